@@ -1,0 +1,18 @@
+"""Errors a person can act on: one sentence that says what was found, what was expected, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RivalsError(Exception):
+    """The user's mistake or the machine's limit, told in one sentence; the command line exits with 2."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> RivalsError:
+    """The error for a name nobody registered, with the nearest known ones."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(names)}."
+    return RivalsError(f"There is no {kind} named '{name}'; {hint}")

@@ -1,0 +1,75 @@
+"""Cutting: the same forward, with a recorder in place of the values, leaves ordinary layers behind.
+
+Instead of a tensor a `torch.fx` proxy flows through the network. Every layer that meets it hands over
+a plain layer of torch holding its live slice, and the graph of these is the ticket. Whatever a
+network's forward does (sequences, residual additions, a user's own code) is followed by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, fx, nn
+
+PlainLayer = TypeVar("PlainLayer", nn.Linear, nn.Conv2d)
+
+
+class Cutter(fx.Tracer):
+    """Collects plain layers in the order in which the proxy meets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = nn.Module()
+        self.graph = fx.Graph(tracer_cls=Cutter)
+        self.layers = nn.ModuleDict()
+
+    def input(self) -> Any:
+        return fx.Proxy(self.graph.placeholder("images"), self)
+
+    def emit(self, module: nn.Module, values: Any) -> Any:
+        name = f"{type(module).__name__.lower()}{len(self.layers)}"
+        self.layers[name] = module
+        return self.create_proxy("call_module", name, (values,), {})
+
+    def finish(self, output: Any) -> fx.GraphModule:
+        """The plain network: input → output, nothing of ours inside."""
+        self.graph.output(output.node)
+        self.graph.lint()
+        return fx.GraphModule(dict(self.layers.items()), self.graph, class_name="Ticket")
+
+
+def cutting(values: Any) -> bool:
+    """Whether a recorder is flowing, not numbers."""
+    return isinstance(values, fx.Proxy)
+
+
+def run(module: nn.Module, values: Tensor) -> Tensor:
+    """Apply an ordinary module to values, or hand it to the recorder that flows in their place."""
+    if isinstance(values, fx.Proxy):
+        assert isinstance(values.tracer, Cutter)
+        result: Tensor = values.tracer.emit(module, values)
+        return result
+    out: Tensor = module(values)
+    return out
+
+
+def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """An ordinary linear layer that owns copies of `weight` (rows, columns) and `bias`."""
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    return _filled(layer, weight, bias)
+
+
+def conv2d(weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> nn.Conv2d:
+    """An ordinary convolution that owns copies of `weight` (rows, columns, k, k) and `bias`."""
+    rows, columns, kernel, _ = weight.shape
+    layer = nn.Conv2d(columns, rows, kernel, stride, padding, bias=bias is not None)
+    return _filled(layer, weight, bias)
+
+
+def _filled(layer: PlainLayer, weight: Tensor, bias: Tensor | None) -> PlainLayer:
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        if bias is not None and layer.bias is not None:
+            layer.bias.copy_(bias)
+    return layer.requires_grad_(False)

@@ -1,0 +1,112 @@
+"""Normalisation that belongs to a task: its own statistics, scale and shift (or only a bias)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+EPSILON = 1e-5
+
+
+def key(task: str) -> str:
+    """A task's name as a module's name: unlike any attribute, and without dots."""
+    return "task:" + task.replace("%", "%25").replace(".", "%2E")
+
+
+class NormState(nn.Module):
+    """What one task knows of `width` channels."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+        self.shift = nn.Parameter(torch.zeros(width))
+        self.mean: Tensor
+        self.var: Tensor
+        self.batches: Tensor
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("var", torch.ones(width))
+        self.register_buffer("batches", torch.zeros(()))
+
+    @torch.no_grad()
+    def pick(self, index: Tensor) -> NormState:
+        """The state of the channels at `index`, which may repeat."""
+        state = NormState(len(index))
+        for mine, theirs in zip(state.state_dict().values(), self.state_dict().values(), strict=True):
+            mine.copy_(theirs[index] if theirs.dim() else theirs)
+        return state
+
+    def forget_statistics(self) -> None:
+        self.mean.zero_()
+        self.var.fill_(1)
+        self.batches.zero_()
+
+
+class TaskNorm(nn.Module):
+    """Batch normalisation with a state per task; `kind="none"` keeps only a bias per task.
+
+    The statistics are an average over the first batches and an exponential one afterwards, so they
+    may be forgotten and estimated anew at any time.
+    """
+
+    def __init__(self, kind: str = "batch") -> None:
+        super().__init__()
+        self.kind = kind
+        self.tasks = nn.ModuleDict()
+
+    def state(self, task: str) -> NormState:
+        state = self.tasks[key(task)]
+        assert isinstance(state, NormState)
+        return state
+
+    def begin(self, task: str, width: int, ancestor: str | None = None) -> None:
+        """A state for `width` channels; channel c starts as channel c mod n of an ancestor's n."""
+        if ancestor is None:
+            self.tasks[key(task)] = NormState(width)
+            return
+        old = self.state(ancestor)
+        self.tasks[key(task)] = old.pick(torch.arange(width) % len(old.shift))
+
+    def keep(self, task: str, ids: Tensor) -> None:
+        """Reduce the state of `task` to the channels `ids`."""
+        self.tasks[key(task)] = self.state(task).pick(ids)
+
+    def drop(self, task: str) -> None:
+        if key(task) in self.tasks:
+            del self.tasks[key(task)]
+
+    def forward(self, values: Tensor, task: str, ids: Tensor | None = None) -> Tensor:
+        """Normalise `values` (batch, channels, …) of the units `ids`.
+
+        A state that was reduced to winners has one channel per block, and id mod blocks is the block.
+        """
+        if key(task) not in self.tasks:
+            return values
+        state = self.state(task)
+        width = len(state.shift)
+        index = None if ids is None or len(ids) == width else ids % width
+
+        def part(tensor: Tensor) -> Tensor:
+            return tensor if index is None else tensor[index]
+
+        if self.kind == "none":
+            return values + part(state.shift).view(1, -1, *(1,) * (values.dim() - 2))
+        learning = self.training and values.numel() > values.shape[1]
+        mean, var = part(state.mean), part(state.var)
+        momentum = max(0.1, 1 / (1 + float(state.batches)))
+        out = F.batch_norm(
+            values, mean, var, part(state.scale), part(state.shift), learning, momentum, EPSILON
+        )
+        if learning:
+            state.batches += 1
+            if index is not None:
+                state.mean[index], state.var[index] = mean, var
+        return out
+
+    def folded(self, task: str) -> tuple[Tensor, Tensor]:
+        """The norm at inference as (factor, offset) per channel: y = factor · x + offset."""
+        state = self.state(task)
+        if self.kind == "none":
+            return torch.ones_like(state.shift).detach(), state.shift.detach()
+        factor = state.scale.detach() / torch.sqrt(state.var + EPSILON)
+        return factor, state.shift.detach() - state.mean * factor

@@ -1,0 +1,157 @@
+"""Which units are live in a forward pass, under which gates, and with which weights.
+
+    Wiring      the first unit of every block: layers learn their shapes when a network is built
+    Draw        one step of competition: a Gumbel draw for each set of rivals, shared by the batch
+    Winners     inference: the winners of the task and nothing else
+    Settled     training once the competition is over: the winners' weights, held as leaves
+    Masked      every unit is computed and all but the winners are multiplied by zero (for checks)
+
+Live slices are gathered into leaf tensors, so a gradient is as small as what was live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rivals.layers.competition import Live, gated, gumbel, relaxed, relaxed_sample, sparse
+from rivals.layers.rivals import Rivals
+from rivals.layers.shared import SharedWeight
+
+if TYPE_CHECKING:
+    from rivals.layers.twta import TWTALayer
+
+
+@dataclass
+class Slice:
+    """The live part of a layer's shared weight: a leaf to train, and the edges that must not move."""
+
+    weight: SharedWeight
+    rows: Tensor
+    columns: Tensor
+    leaf: Tensor  # (rows, columns, taps)
+    free: Tensor | None  # (rows, columns, 1) bool; None where every edge is free
+    frozen: Tensor | None  # the values before training; None where every edge is free
+
+    @classmethod
+    def gather(cls, weight: SharedWeight, rows: Tensor, columns: Tensor) -> Slice:
+        leaf = weight.read(rows, columns)
+        free = weight.free(rows, columns).unsqueeze(2)
+        if bool(free.all()):
+            return cls(weight, rows, columns, leaf.requires_grad_(), None, None)
+        return cls(weight, rows, columns, leaf.clone().requires_grad_(), free, leaf)
+
+    @torch.no_grad()
+    def guard(self) -> None:
+        """Put protected weights back, whatever momentum or decay has done to them."""
+        if self.free is not None and self.frozen is not None:
+            self.leaf.copy_(torch.where(self.free, self.leaf, self.frozen))
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        self.weight.write(self.rows, self.columns, self.leaf)
+
+
+class Selection:
+    """The live units of one forward pass. Everything is decided once for each set of rivals."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self._live: dict[Rivals, Live] = {}
+
+    def live(self, rivals: Rivals) -> Live:
+        if rivals not in self._live:
+            self._live[rivals] = self.select(rivals)
+        return self._live[rivals]
+
+    def select(self, rivals: Rivals) -> Live:
+        raise NotImplementedError
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        return layer.weight.read(rows, columns)
+
+
+class Wiring(Selection):
+    """The first unit of every block, to learn shapes; gives weights of zeros and touches none."""
+
+    def select(self, rivals: Rivals) -> Live:
+        return Live(torch.arange(rivals.blocks))
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        return torch.zeros(len(rows), len(columns), layer.weight.taps)
+
+
+class _Training(Selection):
+    """Keeps the slice of every layer, gathered once."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.slices: dict[TWTALayer, Slice] = {}
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        if layer not in self.slices:
+            self.slices[layer] = Slice.gather(layer.weight, rows, columns)
+        return self.slices[layer].leaf
+
+
+WAYS: dict[str, Callable[..., Live]] = {"relaxed": relaxed, "gated": gated, "sparse": sparse}
+
+
+class Draw(_Training):
+    """One step of competition in one of three ways: `relaxed`, `gated`, or `sparse` with k live."""
+
+    def __init__(
+        self,
+        task: str,
+        way: str,
+        temperature: float,
+        generator: torch.Generator,
+        live: int = 1,
+        examples: int | None = None,
+    ) -> None:
+        super().__init__(task)
+        self.temperature, self.generator, self.examples = temperature, generator, examples
+        self.way = partial(sparse, count=live) if way == "sparse" else WAYS[way]
+
+    def select(self, rivals: Rivals) -> Live:
+        log_posterior = rivals.posteriors[self.task]
+        shape = (rivals.blocks, rivals.units)
+        noise = gumbel(shape if self.examples is None else (self.examples, *shape), self.generator)
+        return self.way(relaxed_sample(log_posterior, noise, self.temperature))
+
+
+class Winners(Selection):
+    """The winners of a task, and their weights read once."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.read: dict[TWTALayer, Tensor] = {}
+
+    def select(self, rivals: Rivals) -> Live:
+        return Live(rivals.winner_ids(self.task))
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        if layer not in self.read:
+            self.read[layer] = layer.weight.read(rows, columns)
+        return self.read[layer]
+
+
+class Settled(_Training):
+    """The winners of a task, their weights held as leaves from step to step."""
+
+    def select(self, rivals: Rivals) -> Live:
+        return Live(rivals.winner_ids(self.task))
+
+
+class Masked(Selection):
+    """All units, gated by the one-hot winners."""
+
+    def select(self, rivals: Rivals) -> Live:
+        mask = torch.zeros(rivals.count)
+        mask[rivals.winner_ids(self.task)] = 1
+        return Live(torch.arange(rivals.count), mask, mask)

@@ -1,0 +1,160 @@
+"""Layers of rival units: TWTALinear (Eq. 1) and TWTAConv2d (Eq. 4), on one shared weight.
+
+                 x (batch, columns, …)                      W (rows, columns, taps)
+                        │                                        ▲ columns: units that flow in
+    one draw ──► live rows, gates ──► W[rows, columns] ──► conv or linear
+                        │                                  ▼
+                        └────────► norm of the task ──► gate ──► ReLU ──► y (batch, live rows, …)
+
+Only live rows are computed and only the columns that flow in are read. Layers take their input
+shape from the first flow they see, as the lazy modules of torch do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from rivals.layers.competition import gate
+from rivals.layers.cut import conv2d, cutting, linear, run
+from rivals.layers.flow import Flow
+from rivals.layers.norm import TaskNorm
+from rivals.layers.rivals import Rivals
+from rivals.layers.shared import SharedWeight
+
+
+class TWTALayer(nn.Module):
+    """What dense and convolutional layers share: rivals, one weight, a norm per task.
+
+    `rivals` may be shared with other layers, whose units then win together. `unit` is "relu" or
+    "linear" (the paper's letter). `activate=False` leaves the non-linearity to whoever adds flows up.
+    """
+
+    weight: SharedWeight
+
+    def __init__(
+        self,
+        blocks: int,
+        units: int,
+        *,
+        rivals: Rivals | None = None,
+        unit: str = "relu",
+        norm: str = "batch",
+        activate: bool = True,
+        initial: str = "live",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.rivals = rivals or Rivals(blocks, units)
+        self.norm = TaskNorm(norm)
+        self.active = activate and unit == "relu"
+        self.unit, self.initial, self.seed = unit, initial, seed
+        self.source: Rivals | None = None
+        self.wired = False
+
+    def taps_of(self, flow: Flow, columns: int) -> int:
+        """How many weights an edge has."""
+        raise NotImplementedError
+
+    def connect(self, values: Tensor, weight: Tensor) -> Tensor:
+        """Values of the live columns and the live slice (rows, columns, taps) → values of the rows."""
+        raise NotImplementedError
+
+    def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
+        """An ordinary layer of torch with this slice as its weight."""
+        raise NotImplementedError
+
+    def wire(self, flow: Flow) -> None:
+        """Take the input's shape and draw the untrained weights for it."""
+        self.source = flow.source
+        columns = flow.source.count if flow.source else flow.values.shape[1]
+        live = flow.source.blocks if flow.source else columns
+        taps = self.taps_of(flow, live)
+        gain = 2.0 if self.unit == "relu" else 1.0
+        if self.initial == "live":  # only one unit of a block is live: that is the fan
+            std = math.sqrt(gain / (live * taps))
+        else:  # "glorot", on the full width, as the paper has it
+            kernel = taps if isinstance(self, TWTAConv2d) else 1
+            std = math.sqrt(2.0 / (columns * taps + self.rivals.count * kernel))
+        self.weight = SharedWeight(self.rivals.count, columns, taps, std, self.seed)
+        self.wired = True
+
+    def fit(self) -> None:
+        """Grow the weight to the present number of rivals on both sides."""
+        self.weight.resize(
+            self.rivals.count, self.source.count if self.source else self.weight.columns
+        )
+
+    def columns(self, flow: Flow) -> Tensor:
+        return torch.arange(self.weight.columns) if flow.ids is None else flow.ids
+
+    def forward(self, flow: Flow) -> Flow:
+        if not self.wired:
+            self.wire(flow)
+        live = flow.selection.live(self.rivals)
+        weight = flow.selection.weight(self, live.ids, self.columns(flow))
+        if cutting(flow.values):
+            factor, offset = self.norm.folded(flow.task)
+            values = run(self.plain(weight * factor.view(-1, 1, 1), offset), flow.values)
+        else:
+            values = self.connect(flow.values, weight)
+            values = gate(self.norm(values, flow.task, live.ids), live)
+        if self.active:
+            values = run(nn.ReLU(), values)
+        return Flow(values, flow.task, flow.selection, self.rivals, live.ids)
+
+    def ticket_columns(self, task: str) -> Tensor:
+        """The columns a task uses: the winners of the layer before, or the whole input."""
+        return self.source.winner_ids(task) if self.source else torch.arange(self.weight.columns)
+
+
+class TWTALinear(TWTALayer):
+    """Eq. 1: y = ξ · W x, with (blocks, units) rivals in place of dense ReLU units."""
+
+    def taps_of(self, flow: Flow, columns: int) -> int:
+        return flow.values.shape[1] // columns
+
+    def connect(self, values: Tensor, weight: Tensor) -> Tensor:
+        return F.linear(values, weight.flatten(1))
+
+    def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
+        return linear(weight.flatten(1), bias)
+
+
+class TWTAConv2d(TWTALayer):
+    """Eq. 4: Y = ξ · (W ★ X); the feature maps of a kernel are the rivals of a block."""
+
+    def __init__(
+        self,
+        blocks: int,
+        units: int,
+        kernel: int,
+        stride: int = 1,
+        padding: int = 0,
+        *,
+        rivals: Rivals | None = None,
+        unit: str = "relu",
+        norm: str = "batch",
+        activate: bool = True,
+        initial: str = "live",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            blocks, units, rivals=rivals, unit=unit, norm=norm, activate=activate, initial=initial,
+            seed=seed,
+        )  # fmt: skip
+        self.kernel, self.stride, self.padding = kernel, stride, padding
+
+    def taps_of(self, flow: Flow, columns: int) -> int:
+        return self.kernel**2
+
+    def connect(self, values: Tensor, weight: Tensor) -> Tensor:
+        weight = weight.unflatten(2, (self.kernel, self.kernel))
+        return F.conv2d(values, weight, stride=self.stride, padding=self.padding)
+
+    def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
+        weight = weight.unflatten(2, (self.kernel, self.kernel))
+        return conv2d(weight, bias, self.stride, self.padding)

@@ -1,0 +1,31 @@
+"""A dense network with a norm and a head for each task: the twin that the reference methods train."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from rivals.layers import DenseLayer
+from rivals.networks.network import Network
+
+
+class DenseNetwork(Network):
+    """Shared weights; `add(task)` opens a norm and a head."""
+
+    def add(self, task: str, classes: int, ancestor: str | None = None) -> None:
+        """Open `task`; its norm starts as that of `ancestor`."""
+        self.add_head(task, classes)
+        for layer in self.layers():
+            assert isinstance(layer, DenseLayer)
+            layer.norm.begin(task, layer.width, ancestor)
+
+    def shared_parameters(self) -> list[nn.Parameter]:
+        return [layer.weight for layer in self.layers() if isinstance(layer, DenseLayer)]
+
+    def task_parameters(self, task: str) -> list[nn.Parameter]:
+        norms = (layer.norm.state(task) for layer in self.layers())
+        own = [p for state in norms for p in state.parameters()]
+        return [*own, *self.heads[task].parameters()]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything there is to store."""
+        return dict(self.state_dict())

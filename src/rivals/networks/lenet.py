@@ -1,0 +1,27 @@
+"""LeNet as in the paper's appendix: two convolutions and one dense layer, 16-48-400.
+
+With 32 units in a block the widths become 32-64-416, the nearest that 32 divides.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from rivals.layers import Flatten, MaxPool
+from rivals.networks.kinds import Kind
+from rivals.networks.plan import networks
+
+WIDTHS = {32: (32, 64, 416)}
+
+
+@networks.register("lenet")
+def lenet(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
+    first, second, dense = widths or WIDTHS.get(kind.units, (16, 48, 400))
+    return nn.Sequential(
+        kind.conv(first, 5, padding=2),
+        MaxPool(2),
+        kind.conv(second, 5, padding=2),
+        MaxPool(2),
+        Flatten(),
+        kind.linear(dense),
+    )

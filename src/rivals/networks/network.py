@@ -1,0 +1,73 @@
+"""A network: a body that all tasks share, a head for each task, and `network(images, task)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rivals.layers import DenseLayer, Flow, Head, Heads, Selection, TWTALayer, Wiring
+from rivals.layers.cut import Cutter
+from rivals.seeds import Seed
+
+
+class Network(nn.Module):
+    """Body and heads. The task is an argument; nothing remembers which one came last."""
+
+    def __init__(self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed) -> None:
+        super().__init__()
+        self.body, self.heads, self.seed = body, Heads(), seed
+        for number, layer in enumerate(self.layers()):
+            layer.seed = seed.child("layer", number).value
+        with torch.no_grad():
+            end = body(Flow(torch.zeros(1, *input_shape), "", Wiring("")))
+        self.end = end.source  # the rivals whose winners the heads read; None in a dense network
+        live = end.source.blocks if end.source else end.values.shape[1]
+        self.positions = end.values.shape[1] // live
+        self.features = end.values.shape[1]
+
+    def layers(self) -> list[TWTALayer | DenseLayer]:
+        """The layers with weights, in the order of the forward pass."""
+        return [m for m in self.body.modules() if isinstance(m, TWTALayer | DenseLayer)]
+
+    @property
+    def tasks(self) -> list[str]:
+        raise NotImplementedError
+
+    def selection(self, task: str) -> Selection:
+        """Who is live at inference; dense layers do not ask."""
+        return Selection(task)
+
+    def flow(self, images: Tensor, task: str, selection: Selection | None = None) -> Flow:
+        """The features of `images`, ready for any head."""
+        flow: Flow = self.body(Flow(images, task, selection or self.selection(task)))
+        return flow
+
+    def forward(
+        self,
+        images: Tensor,
+        task: str,
+        selection: Selection | None = None,
+        heads: Sequence[str] | None = None,
+    ) -> Tensor:
+        """Scores of the task's classes; with `heads`, of the classes of those tasks, side by side."""
+        flow = self.flow(images, task, selection)
+        if heads is None:
+            return self.heads[task](flow)
+        return torch.cat([self.heads[name](flow) for name in heads], dim=1)
+
+    def add_head(self, task: str, classes: int) -> None:
+        """A fresh head on every unit of the last layer."""
+        width = self.end.count if self.end else self.features
+        live = self.end.blocks if self.end else self.features
+        positions = self.positions if self.end else 1
+        seed = self.seed.child("head", task).value
+        self.heads.begin(task, Head(classes, width, positions, live, seed))
+
+    @torch.no_grad()
+    def cut(self, task: str) -> nn.Module:
+        """The small network of `task`: ordinary layers, norm folded in, nothing of ours inside."""
+        cutter = Cutter()
+        flow = self.flow(cutter.input(), task)
+        return cutter.finish(self.heads[task](flow)).eval()

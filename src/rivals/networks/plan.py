@@ -1,0 +1,92 @@
+"""What is needed to build a network and its twins: a name, widths, units, an input shape, a seed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from rivals.errors import RivalsError
+from rivals.networks.dense_network import DenseNetwork
+from rivals.networks.kinds import NORMS, UNITS, Dense, Kind, Rival
+from rivals.networks.rival_network import RivalNetwork
+from rivals.registry import Registry
+from rivals.seeds import Seed
+
+networks: Registry[Callable[..., nn.Module]] = Registry("network")
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """Which network, how wide, and how its layers are split into blocks."""
+
+    network: str = "lenet"  # a registered name, or module:function for your own
+    widths: tuple[int, ...] = ()  # empty: the network's own
+    units: int = 8  # J, the rivals in a block
+    unit: str = "relu"  # relu | linear
+    norm: str = "batch"  # batch | none; both belong to the task
+    initial: str = "live"  # live: for the fan that is live | glorot: for the full width
+
+    def __post_init__(self) -> None:
+        if self.units < 1:
+            raise RivalsError(f"units is {self.units}, but a block has at least 1 unit.")
+        if any(width < 1 for width in self.widths):
+            raise RivalsError(f"widths are {self.widths}, but a layer is at least 1 wide.")
+        for name, known in (("unit", UNITS), ("norm", NORMS), ("initial", ("live", "glorot"))):
+            if getattr(self, name) not in known:
+                raise RivalsError(f"{name} is '{getattr(self, name)}'; use {' or '.join(known)}.")
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """Builds the network of rivals, its dense twin of the same width, and one of a ticket's shape."""
+
+    settings: NetworkSettings
+    input_shape: tuple[int, int, int]
+
+    def rivals(self, seed: Seed) -> RivalNetwork:
+        s = self.settings
+        kind = Rival(s.units, s.unit, s.norm, s.initial)
+        return RivalNetwork(self.body(kind), self.input_shape, seed)
+
+    def dense(self, seed: Seed) -> DenseNetwork:
+        return self._dense(False, seed)
+
+    def native(self, seed: Seed) -> DenseNetwork:
+        return self._dense(True, seed)
+
+    def _dense(self, native: bool, seed: Seed) -> DenseNetwork:
+        s = self.settings
+        return DenseNetwork(
+            self.body(Dense(s.units, native, s.unit, s.norm)), self.input_shape, seed
+        )
+
+    def body(self, kind: Kind) -> nn.Module:
+        name, widths = self.settings.network, self.settings.widths
+        function = _own(name) if ":" in name else networks[name]
+        try:
+            return function(kind, widths) if widths else function(kind)
+        except (ValueError, TypeError) as error:
+            raise RivalsError(
+                f"The network '{name}' does not take the widths {widths} ({error})."
+            ) from error
+
+
+def _own(name: str) -> Callable[..., nn.Module]:
+    """A user's own function, named `module:function`, looked for in the working folder too."""
+    module, _, function = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Callable[..., nn.Module] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise RivalsError(
+            f"The network '{name}' was not found ({error}); "
+            "give it as module:function, the module being importable from here."
+        ) from error
+    finally:
+        sys.path.pop(0)
+    return found

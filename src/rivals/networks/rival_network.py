@@ -1,0 +1,141 @@
+"""A network of rivals: tasks compete for its units, claim edges, and can be taken out again.
+
+    open(task) ──► competing ──► settle(task) ──► settled ──► close(task) ──► claimed
+                  (posteriors)                   (winners)                  (edges in use)
+
+`drop(task)` undoes a claim. Whatever happens, the ticket of every other claimed task keeps its bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from rivals.layers import Rivals, Selection, TWTALayer, Winners
+from rivals.networks.network import Network
+from rivals.seeds import Seed
+
+
+@dataclass
+class Claim:
+    """What a task claimed: for each layer, which edges of its ticket it was the first to use."""
+
+    first: list[Tensor] = field(default_factory=list)  # per layer (row blocks, column blocks) bool
+
+
+class RivalNetwork(Network):
+    """Body of rival layers and heads, with the book of who claimed what."""
+
+    def __init__(self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed) -> None:
+        super().__init__(body, input_shape, seed)
+        self.claims: dict[str, Claim] = {}  # in the order in which tasks were learned
+
+    def layers(self) -> list[TWTALayer]:  # type: ignore[override]
+        return [module for module in self.body.modules() if isinstance(module, TWTALayer)]
+
+    def rivals(self) -> list[Rivals]:
+        """Every set of rivals once, in the order of the forward pass."""
+        return list(dict.fromkeys(layer.rivals for layer in self.layers()))
+
+    def selection(self, task: str) -> Selection:
+        return Winners(task)
+
+    def open(
+        self, task: str, classes: int, posteriors: list[Tensor], ancestor: str | None = None
+    ) -> None:
+        """Start a competition: a posterior for each set of rivals, norms, a head.
+
+        With an ancestor, free edges and norms start as copies of that task's, block by block.
+        """
+        for rivals, log_posterior in zip(self.rivals(), posteriors, strict=True):
+            rivals.compete(task, log_posterior)
+        for layer in self.layers():
+            layer.norm.begin(task, layer.rivals.count, ancestor)
+            layer.weight.begin(self.ticket_slice(layer, ancestor) if ancestor else None)
+        self.add_head(task, classes)
+
+    def settle(self, task: str) -> None:
+        """End the competition: winners are chosen, what belongs to the losers is let go."""
+        for rivals in self.rivals():
+            rivals.settle(task)
+        for layer in self.layers():
+            layer.norm.keep(task, layer.rivals.winner_ids(task))
+        if self.end:
+            self.heads.keep(task, self.end.winner_ids(task))
+
+    def restore_losers(self, task: str) -> None:
+        """Free edges outside the ticket of `task` return to their untrained values."""
+        for layer in self.layers():
+            layer.weight.restore(layer.rivals.winner_ids(task), layer.ticket_columns(task))
+
+    def close(self, task: str) -> None:
+        """Claim every edge of the ticket: it is in use from now on."""
+        self.claims[task] = Claim(
+            [
+                layer.weight.claim(layer.rivals.winner_ids(task), layer.ticket_columns(task))
+                for layer in self.layers()
+            ]
+        )
+
+    def drop(self, task: str) -> None:
+        """Take a task out. Edges that others use move to the earliest of them, the rest are freed."""
+        claim = self.claims.pop(task)
+        for number, layer in enumerate(self.layers()):
+            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            orphans = torch.zeros(layer.weight.rows, layer.weight.columns, dtype=torch.bool)
+            orphans[rows.unsqueeze(1), columns] = claim.first[number]
+            for heir, theirs in self.claims.items():
+                at = layer.rivals.winner_ids(heir).unsqueeze(1), layer.ticket_columns(heir)
+                theirs.first[number] |= orphans[at]
+                orphans[at] = False
+            layer.weight.release(rows, columns)
+        self.forget(task)
+
+    def forget(self, task: str) -> None:
+        """Remove what belongs to `task` alone: winners, norms, head."""
+        for rivals in self.rivals():
+            rivals.drop(task)
+        for layer in self.layers():
+            layer.norm.drop(task)
+        self.heads.drop(task)
+
+    def grow(self, rivals: Rivals) -> None:
+        """One more rival in every block of `rivals`. Ids are appended; old tickets keep every bit."""
+        rivals.units += 1
+        for layer in self.layers():
+            layer.fit()
+
+    def ticket_slice(self, layer: TWTALayer, task: str) -> Tensor:
+        """The weights of `layer` that the ticket of `task` uses: (row blocks, column blocks, taps)."""
+        return layer.weight.read(layer.rivals.winner_ids(task), layer.ticket_columns(task))
+
+    def free_shares(self, rivals: Rivals, chosen: dict[Rivals, Tensor]) -> Tensor:
+        """How free a unit's incoming edges are, given the units chosen so far: (blocks, units).
+
+        Where the layer before has not chosen yet (the inner convolutions of a residual stage), all
+        its units count.
+        """
+        shares = [
+            layer.weight.free_share(chosen.get(layer.source) if layer.source else None)
+            for layer in self.layers()
+            if layer.rivals is rivals
+        ]
+        return torch.stack(shares).mean(0).view(rivals.units, rivals.blocks).T
+
+    def trainable_share(self, layer: TWTALayer, chosen: dict[Rivals, Tensor]) -> float:
+        """The share of free edges in the slice that a choice of units makes of `layer`."""
+        columns = chosen[layer.source] if layer.source else torch.arange(layer.weight.columns)
+        return float(layer.weight.free(chosen[layer.rivals], columns).float().mean())
+
+    def room(self) -> dict[str, float]:
+        """The share of edges that no task uses, layer by layer."""
+        return {
+            f"layer{number}": float((layer.weight.uses == 0).float().mean())
+            for number, layer in enumerate(self.layers())
+        }
+
+    def weight_count(self) -> int:
+        """How many shared weights there are."""
+        return sum(layer.weight.values.numel() for layer in self.layers())
