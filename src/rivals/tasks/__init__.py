@@ -2,9 +2,9 @@
 
 from rivals.tasks import digits as digits
 from rivals.tasks.stream import Benchmark, Lesson, Stream, streams
-from rivals.tasks.task import Batch, Examples, Preprocessing, Task, batches
+from rivals.tasks.task import Batch, Examples, Preprocessing, Task, batch_count, epoch
 
 __all__ = [
-    "Batch", "Benchmark", "Examples", "Lesson", "Preprocessing", "Stream", "Task", "batches",
+    "Batch", "Benchmark", "Examples", "Lesson", "Preprocessing", "Stream", "Task", "batch_count", "epoch",
     "streams",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,7 +54,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step sees. `index` points into the training set; `raw` are the pixels as stored."""
+    """What one step sees. `index` points into the task's portion; `raw` are the pixels as stored."""
 
     images: Tensor  # (n, channels, height, width) float32, preprocessed
     labels: Tensor  # (n,) int64, within the task
@@ -63,24 +63,34 @@ class Batch:
     raw: Tensor  # (n, channels, height, width) uint8
 
 
-def batches(
-    examples: Examples, task: Task, size: int, seed: Seed | None, first: int = 0
-) -> Iterator[Batch]:
-    """One epoch of `examples` in batches, shuffled by `seed` (in order if None), from batch `first`.
-
-    A last batch of a single image joins the one before it: batch statistics need two.
-    """
-    count = len(examples)
-    order = torch.arange(count) if seed is None else torch.randperm(count, generator=seed.torch())
-    for number in range(first, batch_count(count, size)):
-        last = number == batch_count(count, size) - 1
-        index = order[number * size :] if last else order[number * size : (number + 1) * size]
-        raw = examples.images[index]
-        images = task.preprocessing(raw)
-        yield Batch(images, examples.labels[index], task.name, index, raw)
-
-
-def batch_count(count: int, size: int) -> int:
-    """How many batches `batches` makes of `count` examples."""
-    full, rest = divmod(count, size)
+def batch_count(examples: int, size: int) -> int:
+    """Batches in an epoch; a single image left over joins the batch before it, since batch
+    statistics need two."""
+    full, rest = divmod(examples, size)
     return full + (rest > 1 or (rest == 1 and full == 0))
+
+
+def epoch(portions: Sequence[Task], size: int, seed: Seed, first: int = 0) -> Iterator[Batch]:
+    """The training sets of `portions` once, shuffled, a batch never mixing tasks; from batch `first`.
+
+    The order is a function of the seed, so an epoch that was cut short goes on where it stopped.
+    """
+    orders = [
+        torch.randperm(len(task.train), generator=seed.child("order", task.name).torch())
+        for task in portions
+    ]
+    schedule = [
+        (portion, number)
+        for portion, order in enumerate(orders)
+        for number in range(batch_count(len(order), size))
+    ]
+    if len(portions) > 1:
+        shuffle = torch.randperm(len(schedule), generator=seed.child("schedule").torch())
+        schedule = [schedule[i] for i in shuffle.tolist()]
+    for portion, number in schedule[first:]:
+        task, order = portions[portion], orders[portion]
+        last = number == batch_count(len(order), size) - 1
+        index = order[number * size : None if last else (number + 1) * size]
+        raw = task.train.images[index]
+        labels = task.train.labels[index]
+        yield Batch(task.preprocessing(raw), labels, task.name, index, raw)

@@ -1,0 +1,10 @@
+"""Methods of continual learning under one contract."""
+
+from rivals.methods import dense, random_ticket, twta
+from rivals.methods.method import Method, Prediction, Step, Training, methods
+from rivals.methods.state import Part, State
+
+__all__ = [
+    "Method", "Part", "Prediction", "State", "Step", "Training", "dense", "methods",
+    "random_ticket", "twta",
+]  # fmt: skip

@@ -1,0 +1,198 @@
+"""The reference lines: ordinary networks trained in ordinary ways.
+
+    finetune      one network of a ticket's shape, trained on task after task: it forgets
+    joint         the same, trained at every task on the data of all tasks so far: the upper line
+    independent   a network of a ticket's shape for each task, from scratch
+    chain         the same, each started as a copy of the one before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rivals.methods.method import Method, Training, methods, one_of
+from rivals.methods.state import Part, State, load_optimiser, optimiser_tensors
+from rivals.networks import DenseNetwork, NetworkPlan
+from rivals.seeds import Seed
+from rivals.tasks import Batch, Examples, Task
+
+
+@dataclass(frozen=True)
+class DenseSettings(Training):
+    """Which twin is trained."""
+
+    twin: str = "native"  # native: of a ticket's shape | dense: of the full width
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self, "twin", ("native", "dense"))
+
+
+@methods.register("finetune")
+class Finetune(Method):
+    """One network for all tasks, a norm and a head for each; plain SGD with momentum."""
+
+    settings: DenseSettings
+    settings_class = DenseSettings
+
+    def __init__(self, plan: NetworkPlan, settings: DenseSettings, seed: Seed) -> None:
+        super().__init__(plan, settings, seed)
+        self.networks: dict[str, DenseNetwork] = {}
+        self.optimiser: torch.optim.Optimizer | None = None
+        self.current = ""
+
+    def build(self, task: str) -> DenseNetwork:
+        seed = self.seed.child("network")
+        return self.plan.native(seed) if self.settings.twin == "native" else self.plan.dense(seed)
+
+    def network(self, task: str) -> DenseNetwork:
+        """The network that serves `task`; here always the same one."""
+        if "shared" not in self.networks:
+            self.networks["shared"] = self.build("shared")
+        return self.networks["shared"]
+
+    def previous(self) -> str | None:
+        return next((task for task in reversed(self.known) if task != self.current), None)
+
+    def begin_task(self, task: Task) -> None:
+        self.current = task.name
+        self.network(task.name).add(task.name, len(task.classes), self.previous())
+        self.prepare()
+
+    def trained(self) -> list[nn.Parameter]:
+        network = self.network(self.current)
+        return [*network.shared_parameters(), *network.task_parameters(self.current)]
+
+    def prepare(self) -> None:
+        s = self.settings
+        self.optimiser = torch.optim.SGD(
+            self.trained(), lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay
+        )
+
+    def train_logits(self, batch: Batch) -> Tensor:
+        scores: Tensor = self.network(batch.task).train()(batch.images, batch.task)
+        return scores
+
+    def update(self) -> None:
+        assert self.optimiser is not None
+        lr = self.settings.lr * (1 - self.position.step / self.position.steps)
+        self.optimiser.param_groups[0]["lr"] = lr
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+
+    def end_task(self, task: Task) -> None:
+        self.current, self.optimiser = "", None
+
+    def logits(self, images: Tensor, task: str) -> Tensor:
+        scores: Tensor = self.network(task).eval()(images, task)
+        return scores
+
+    def ticket(self, task: str) -> nn.Module:
+        return self.network(task).cut(task)
+
+    def footprint(self) -> dict[str, int]:
+        tensors = [t for network in self.networks.values() for t in network.tensors().values()]
+        return {"weights": sum(t.nbytes for t in tensors)}
+
+    def state(self) -> State:
+        common = self.common_part()
+        common.facts["current"] = self.current
+        parts: State = {"common": common}
+        for name, network in self.networks.items():
+            parts[f"network/{name}"] = Part(network.tensors())
+        if self.optimiser is not None:
+            parts["working"] = Part(optimiser_tensors(self.optimiser, "optimiser"))
+        return parts
+
+    def load(self, state: State) -> None:
+        self.load_common(state["common"])
+        self.current = state["common"].facts["current"]
+        for task, known in self.known.items():
+            self.network(task).add(task, len(known.classes))
+        for name, network in self.networks.items():
+            network.load_state_dict(state[f"network/{name}"].tensors)
+        if self.current:
+            self.prepare()
+            assert self.optimiser is not None
+            load_optimiser(self.optimiser, state["working"].tensors, "optimiser")
+
+
+@methods.register("joint")
+class Joint(Finetune):
+    """Keeps the training data of every task, and trains on all of it whenever a task comes."""
+
+    def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
+        super().__init__(plan, settings, seed)
+        self.kept: dict[str, Examples] = {}
+
+    def training_set(self, task: Task) -> Sequence[Task]:
+        self.kept[task.name] = task.train
+        return [self.remembered(name, task) for name in self.kept]
+
+    def remembered(self, name: str, task: Task) -> Task:
+        if name == task.name:
+            return task
+        known, train = self.known[name], self.kept[name]
+        return Task(name, known.classes, train, train, known.preprocessing)
+
+    def trained(self) -> list[nn.Parameter]:
+        return list(self.network(self.current).parameters())
+
+    def footprint(self) -> dict[str, int]:
+        data = sum(e.images.nbytes + e.labels.nbytes for e in self.kept.values())
+        return {**super().footprint(), "exemplars": data}
+
+    def state(self) -> State:
+        parts = super().state()
+        for name, examples in self.kept.items():
+            parts[f"data/{name}"] = Part({"images": examples.images, "labels": examples.labels})
+        return parts
+
+    def load(self, state: State) -> None:
+        for name, part in state.items():
+            if name.startswith("data/"):
+                examples = Examples(part.tensors["images"], part.tensors["labels"])
+                self.kept[name.removeprefix("data/")] = examples
+        super().load(state)
+
+
+@methods.register("independent")
+class Independent(Finetune):
+    """A network of its own for every task."""
+
+    def network(self, task: str) -> DenseNetwork:
+        if task not in self.networks:
+            self.networks[task] = self.build(task)
+        return self.networks[task]
+
+    def build(self, task: str) -> DenseNetwork:
+        seed = self.seed.child("network", task)
+        return self.plan.native(seed) if self.settings.twin == "native" else self.plan.dense(seed)
+
+    def begin_task(self, task: Task) -> None:
+        self.current = task.name
+        self.network(task.name).add(task.name, len(task.classes))
+        self.prepare()
+
+
+@methods.register("chain")
+class Chain(Independent):
+    """A network for every task, started as a copy of the one before."""
+
+    def begin_task(self, task: Task) -> None:
+        super().begin_task(task)
+        before = self.previous()
+        if before is None:
+            return
+        old, new = self.networks[before], self.networks[task.name]
+        with torch.no_grad():
+            for mine, theirs in zip(new.layers(), old.layers(), strict=True):
+                mine.weight.copy_(theirs.weight)  # type: ignore[arg-type, union-attr]
+                own = mine.norm.state(task.name)
+                for a, b in zip(own.state_dict().values(), theirs.norm.state(before).state_dict().values(), strict=True):
+                    a.copy_(b)

@@ -1,0 +1,274 @@
+"""The contract of a method. A method overrides only what it changes.
+
+    begin_task ─► learn: epochs × (step: loss → backward → adjust_gradients → update → after_step)
+               ─► end_task;  predict at any time;  state whenever asked
+
+A method sees one task at a time, never test data, and never asks how many tasks will come.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from rivals.errors import RivalsError
+from rivals.methods.state import Part, State
+from rivals.networks import NetworkPlan
+from rivals.registry import Registry
+from rivals.seeds import Seed
+from rivals.tasks import Batch, Preprocessing, Task, batch_count, epoch
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings that every method has. A method adds its own in a dataclass derived from this one."""
+
+    epochs: int = 10
+    batch: int = 40
+    lr: float = 0.05  # annealed to 0 over the steps of a task
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, low in (("epochs", 1), ("batch", 1)):
+            if getattr(self, name) < low:
+                raise RivalsError(f"{name} is {getattr(self, name)}, but must be at least {low}.")
+        if not 0 < self.lr < math.inf:
+            raise RivalsError(f"lr is {self.lr}, but must be a positive number.")
+        if not 0 <= self.momentum < 1:
+            raise RivalsError(f"momentum is {self.momentum}, but must be at least 0 and below 1.")
+        if not 0 <= self.weight_decay < math.inf:
+            raise RivalsError(f"weight_decay is {self.weight_decay}, but must not be negative.")
+
+
+def one_of(settings: object, name: str, known: Sequence[str]) -> None:
+    """Refuse a setting that is not among the known words."""
+    value = getattr(settings, name)
+    if value not in known:
+        raise RivalsError(f"{name} is '{value}'; use {', '.join(known[:-1])} or {known[-1]}.")
+
+
+@dataclass
+class Position:
+    """Where learning stands: everything the loop needs to go on after a stop."""
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0  # of the task
+    steps: int = 0  # planned for the task
+
+    @property
+    def progress(self) -> float:
+        """0 at the first step of a task, 1 at its last."""
+        return self.step / max(1, self.steps - 1)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step tells whoever watches."""
+
+    loss: float
+    correct: int
+    seen: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is remembered of a task that was learned: class names and how to prepare pictures."""
+
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """For each image: the task (an index into `tasks`), the class within it, how sure."""
+
+    tasks: tuple[str, ...]
+    task: Tensor  # (n,)
+    label: Tensor  # (n,)
+    confidence: Tensor  # (n,)
+
+
+Watch = Callable[[Step], None]
+
+
+class Method(ABC):
+    """Learns tasks one after the other. Subclasses fill in `open`, `logits` and what they change."""
+
+    settings: Training
+    settings_class: type[Training] = Training
+
+    def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
+        self.plan, self.settings, self.seed = plan, settings, seed
+        self.known: dict[str, Known] = {}
+        self.position = Position()
+        self.flops: dict[str, float] = {}  # of one step, by phase and batch size
+        self.spent = 0.0  # FLOPs of the present task
+
+    # What a method overrides -------------------------------------------------------------------
+
+    def begin_task(self, task: Task) -> None:
+        """Make room for `task`: head, norms, optimiser, buffers."""
+
+    def training_set(self, task: Task) -> Sequence[Task]:
+        """The tasks whose training sets make an epoch."""
+        return [task]
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss to descend, and the scores (n, classes of the task)."""
+        scores = self.train_logits(batch)
+        return F.cross_entropy(scores, batch.labels), scores
+
+    def train_logits(self, batch: Batch) -> Tensor:
+        """Scores with gradients, in training mode."""
+        raise NotImplementedError
+
+    def adjust_gradients(self, batch: Batch) -> None:
+        """Edit gradients between backward and update."""
+
+    @abstractmethod
+    def update(self) -> None:
+        """Move the weights along the gradients, and forget the gradients."""
+
+    def after_step(self, batch: Batch) -> None:
+        """Put back what must not move, renew buffers, redraw masks."""
+
+    def end_epoch(self, task: Task) -> None:
+        """After the last step of an epoch."""
+
+    def end_task(self, task: Task) -> None:
+        """After the last epoch: winners, bases, exemplars, statistics."""
+
+    @abstractmethod
+    def logits(self, images: Tensor, task: str) -> Tensor:
+        """Scores of the task's classes for preprocessed images, at inference."""
+
+    @abstractmethod
+    def ticket(self, task: str) -> nn.Module:
+        """A plain network for one task, to ship."""
+
+    @abstractmethod
+    def footprint(self) -> dict[str, int]:
+        """Bytes that must be kept to go on, by kind."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Everything there is to save, at any step; `load` takes it back."""
+
+    @abstractmethod
+    def load(self, state: State) -> None: ...
+
+    def task_facts(self, task: str) -> dict[str, Any]:
+        """What the results say of a task beyond its accuracy."""
+        return {}
+
+    @property
+    def phase(self) -> str:
+        """A name for steps of equal cost, so that one of them is measured for all."""
+        return "train"
+
+    # What all methods share --------------------------------------------------------------------
+
+    def step(self, batch: Batch) -> Step:
+        """One update on one batch."""
+        loss, scores = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.adjust_gradients(batch)
+        self.update()
+        self.after_step(batch)
+        correct = int((scores.detach().argmax(1) == batch.labels).sum())
+        return Step(loss.item(), correct, len(batch.labels))
+
+    def learn(self, task: Task, watch: Watch) -> None:
+        """The epochs of a task, from wherever `position` stands."""
+        portions, size, at = self.training_set(task), self.settings.batch, self.position
+        while at.epoch < self.settings.epochs:
+            seed = self.seed.child("epoch", task.name, at.epoch)
+            for batch in epoch(portions, size, seed, first=at.batch):
+                result = self.counted_step(batch)
+                if not math.isfinite(result.loss):
+                    raise RivalsError(
+                        f"The loss became {result.loss} in task '{task.name}' at step {at.step + 1} "
+                        f"of {at.steps}; lower lr (now {self.settings.lr}) and start anew: "
+                        "the last good state is kept."
+                    )
+                at.batch, at.step = at.batch + 1, at.step + 1
+                watch(result)
+            self.end_epoch(task)
+            at.epoch, at.batch = at.epoch + 1, 0
+
+    def start(self, task: Task) -> None:
+        """Remember the task, plan its steps, and let the method make room for it."""
+        if task.name in self.known:
+            raise RivalsError(f"The task '{task.name}' was learned before; give it another name.")
+        portions = self.training_set(task)
+        per_epoch = sum(batch_count(len(t.train), self.settings.batch) for t in portions)
+        self.position = Position(steps=per_epoch * self.settings.epochs)
+        self.spent = 0.0
+        self.begin_task(task)
+        self.known[task.name] = Known(task.classes, task.preprocessing)
+
+    def counted_step(self, batch: Batch) -> Step:
+        """A step, with its FLOPs on the account. The first of its kind is counted, the rest charged."""
+        kind = f"{self.phase} × {len(batch.labels)}"
+        if kind in self.flops:
+            result = self.step(batch)
+        else:
+            with FlopCounterMode(display=False) as counter:
+                result = self.step(batch)
+            self.flops[kind] = float(counter.get_total_flops())
+        self.spent += self.flops[kind]
+        return result
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, task: str | None) -> Prediction:
+        """Classes of raw `images`; without a task, the ticket that is surest names it."""
+        tasks = tuple(self.known) if task is None else (task,)
+        sure, label = [], []
+        for name in tasks:
+            scores = self.logits(self.known[name].preprocessing(images), name)
+            best = torch.softmax(scores, 1).max(1)
+            sure.append(best.values)
+            label.append(best.indices)
+        confidence, which = torch.stack(sure).max(0)  # (tasks, n) → (n,)
+        labels = torch.stack(label).gather(0, which.unsqueeze(0)).squeeze(0)
+        return Prediction(tasks, which, labels, confidence)
+
+    def common_part(self) -> Part:
+        """What every method saves beside its own: tasks, position, account."""
+        known = {
+            name: {"classes": list(k.classes), "preprocessing": vars(k.preprocessing)}
+            for name, k in self.known.items()
+        }
+        facts = {"known": known, "position": vars(self.position), "flops": self.flops}
+        return Part(facts={**facts, "spent": self.spent})
+
+    def load_common(self, part: Part) -> None:
+        facts = part.facts
+        self.known = {
+            name: Known(tuple(k["classes"]), _preprocessing(k["preprocessing"]))
+            for name, k in facts["known"].items()
+        }
+        self.position = Position(**facts["position"])
+        self.flops, self.spent = dict(facts["flops"]), facts["spent"]
+
+
+def _preprocessing(facts: dict[str, Any]) -> Preprocessing:
+    return Preprocessing(facts["scale"], tuple(facts["mean"]), tuple(facts["std"]))
+
+
+methods: Registry[type[Method]] = Registry("method")
+
+__all__ = [
+    "Known", "Method", "Position", "Prediction", "Step", "Training", "Watch", "field", "fields",
+    "methods", "one_of",
+]  # fmt: skip

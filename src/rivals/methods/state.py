@@ -1,0 +1,44 @@
+"""What a method saves: named tensors and plain facts, in parts; and how an optimiser joins them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Part:
+    """One file of a checkpoint: tensors by name, and facts that JSON can hold."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+State = dict[str, Part]  # part name → part; a part that does not change is written once
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
+    """The buffers of an optimiser under flat names, `prefix.parameter.buffer`."""
+    return {
+        f"{prefix}.{number}.{name}": value
+        for number, buffers in optimiser.state_dict()["state"].items()
+        for name, value in buffers.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def load_optimiser(
+    optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str
+) -> None:
+    """Give a fresh optimiser of the same parameters the buffers that were saved."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith(prefix + "."):
+            number, name = key.removeprefix(prefix + ".").split(".", 1)
+            state.setdefault(int(number), {})[name] = value
+    saved = optimiser.state_dict()
+    saved["state"] = state
+    optimiser.load_state_dict(saved)

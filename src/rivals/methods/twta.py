@@ -1,0 +1,425 @@
+"""TWTA: the units of a block compete for each task, stochastically, and one wins it.
+
+Differs from the paper, by default and each for a reason told in docs/paper.md:
+- the competition takes the first steps of a task, then the winners train alone, with momentum;
+- the posterior starts with clear favourites, learns with Adam, and prefers units with free edges;
+- two units of a block are live at first, then one (`way=sparse`); the paper has all of them (`relaxed`);
+- units are ReLU, with a norm that belongs to the task; weights are initialised for the live fan;
+- the edges of a task are protected afterwards, free ones inherit from the task before, and the network
+  grows when room runs short.
+`--preset paper` is the literal recipe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from rivals.errors import RivalsError
+from rivals.layers import Draw, Rivals, Settled, Slice
+from rivals.layers.competition import anneal, live_count
+from rivals.methods.method import Method, Training, methods, one_of
+from rivals.methods.state import Part, State, load_optimiser, optimiser_tensors
+from rivals.networks import NetworkPlan, stack
+from rivals.seeds import Seed
+from rivals.tasks import Batch, Task, epoch
+
+DENSITY_EVERY = 20  # steps between two looks at how dense the gradient is
+ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
+
+
+@dataclass(frozen=True)
+class TWTASettings(Training):
+    """How units compete, and what becomes of their edges."""
+
+    compete: float = 0.2  # share of a task's steps in which units compete; 1 is the paper
+    way: str = "sparse"  # relaxed | gated | sparse
+    live: int = 2  # units of a block that are live at first (sparse)
+    live_end: int = 1  # and when the competition ends
+    per_example: bool = False  # a draw for each example instead of each step (relaxed)
+    temperature: float = 0.67  # τ at the first step
+    temperature_end: float = 0.01
+    spread: float = 4.0  # standard deviation of log π at the start; 0: Glorot-normal
+    posterior_optimiser: str = "adam"  # adam | sgd
+    posterior_lr: float = 0.1
+    prefer_free: float = 20.0  # what a unit with only free edges has ahead, in log π
+    gradient_keep: str = "all"  # all | winner | threshold
+    gradient_threshold: float = 0.01  # posterior below which a unit's gradient is dropped
+    loss_over: str = "task"  # task: the task's classes | seen: all classes so far, old heads frozen
+    protect: str = "edges"  # edges | none
+    inherit: str = "previous"  # previous | none
+    grow: str = "auto"  # auto | never
+    grow_below: float = 0.25  # grow a layer when less of its ticket would be trainable
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self, "way", ("relaxed", "gated", "sparse"))
+        one_of(self, "posterior_optimiser", ("adam", "sgd"))
+        one_of(self, "gradient_keep", ("all", "winner", "threshold"))
+        one_of(self, "loss_over", ("task", "seen"))
+        one_of(self, "protect", ("edges", "none"))
+        one_of(self, "inherit", ("previous", "none"))
+        one_of(self, "grow", ("auto", "never"))
+        for name in ("compete", "grow_below", "gradient_threshold"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise RivalsError(f"{name} is {getattr(self, name)}, but is a share from 0 to 1.")
+        for name in ("temperature", "temperature_end", "posterior_lr"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise RivalsError(f"{name} is {getattr(self, name)}, but must be positive.")
+        for name in ("spread", "prefer_free"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise RivalsError(f"{name} is {getattr(self, name)}, but must not be negative.")
+        if not 1 <= self.live_end <= self.live:
+            raise RivalsError(
+                f"live goes from {self.live} to {self.live_end}; it falls, and ends at 1 or above."
+            )
+        if self.per_example and self.way != "relaxed":
+            raise RivalsError(f"per_example needs way=relaxed, but way is '{self.way}'.")
+
+
+@methods.register("twta")
+class TWTA(Method):
+    """One shared network; a competition, a ticket and a claim for each task."""
+
+    settings: TWTASettings
+    settings_class = TWTASettings
+
+    def __init__(self, plan: NetworkPlan, settings: TWTASettings, seed: Seed) -> None:
+        super().__init__(plan, settings, seed)
+        self.network = plan.rivals(seed.child("network"))
+        self.total = self.network.weight_count()  # before any growth
+        self.selection: Draw | Settled | None = None
+        self.optimisers: list[torch.optim.Optimizer] = []
+        self.competing = False
+        self.current = ""
+        self.facts: dict[str, dict[str, Any]] = {}  # of each task, for the results
+        self.density = [0.0, 0.0]  # sum and number of looks
+
+    # A task comes -----------------------------------------------------------------------------
+
+    def begin_task(self, task: Task) -> None:
+        ancestor = next(reversed(self.known), None) if self.settings.inherit == "previous" else None
+        posteriors, chosen = self.propose(task.name)
+        shares = self.shares(chosen)
+        while low := [r for r, share in shares.items() if share < self.settings.grow_below]:
+            if self.settings.grow == "never":
+                if max(shares.values()) == 0:
+                    raise RivalsError(
+                        f"The network is full: no edge is free for task '{task.name}'; "
+                        "use grow=auto, more units, or drop a task."
+                    )
+                break
+            for rivals in low:
+                self.network.grow(rivals)
+            posteriors, chosen = self.propose(task.name)
+            shares = self.shares(chosen)
+        self.network.open(task.name, len(task.classes), posteriors, ancestor)
+        self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
+        self.prepare_competition()
+        if self.settings.compete == 0:
+            self.settle()
+
+    def propose(self, task: str) -> tuple[list[Tensor], dict[Rivals, Tensor]]:
+        """A posterior for each set of rivals, and the units it favours.
+
+        log π ~ N(0, spread²), plus `prefer_free` times the free share of a unit's incoming edges.
+        """
+        posteriors, chosen = [], {}
+        for number, rivals in enumerate(self.network.rivals()):
+            spread = self.settings.spread or math.sqrt(2 / (rivals.blocks + rivals.units))
+            generator = self.seed.child("posterior", task, number).torch()
+            log_posterior = torch.randn(rivals.blocks, rivals.units, generator=generator) * spread
+            if self.settings.protect == "edges":
+                free = self.network.free_shares(rivals, chosen)
+                log_posterior += self.settings.prefer_free * free
+            posteriors.append(log_posterior)
+            chosen[rivals] = log_posterior.argmax(1) * rivals.blocks + torch.arange(rivals.blocks)
+        return posteriors, chosen
+
+    def shares(self, chosen: dict[Rivals, Tensor]) -> dict[Rivals, float]:
+        """For each set of rivals, the least trainable share among the layers that it writes."""
+        shares: dict[Rivals, float] = {}
+        for layer in self.network.layers():
+            share = self.network.trainable_share(layer, chosen)
+            shares[layer.rivals] = min(share, shares.get(layer.rivals, 1.0))
+        return shares
+
+    # Steps ------------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> str:
+        return f"compete {self.live()}" if self.competing else "settled"
+
+    def compete_steps(self) -> int:
+        return round(self.settings.compete * self.position.steps)
+
+    def compete_progress(self) -> float:
+        return self.position.step / max(1, self.compete_steps() - 1)
+
+    def temperature(self) -> float:
+        s = self.settings
+        return anneal(s.temperature, s.temperature_end, self.compete_progress())
+
+    def live(self) -> int:
+        return live_count(self.settings.live, self.settings.live_end, self.compete_progress())
+
+    def train_logits(self, batch: Batch) -> Tensor:
+        if self.competing and self.position.step >= self.compete_steps():
+            self.settle()
+        if self.competing:
+            self.selection = Draw(
+                batch.task,
+                self.settings.way,
+                self.temperature(),
+                self.seed.child("draw", batch.task, self.position.step).torch(),
+                self.live(),
+                len(batch.labels) if self.settings.per_example else None,
+            )
+        heads = list(self.known) if self.settings.loss_over == "seen" else None
+        return self.network.train()(batch.images, batch.task, self.selection, heads)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy over the task's classes, or over all classes seen, old heads being frozen."""
+        scores = self.train_logits(batch)
+        own = len(self.known[batch.task].classes)
+        offset = scores.shape[1] - own
+        return F.cross_entropy(scores, batch.labels + offset), scores[:, offset:]
+
+    def slices(self) -> list[Slice]:
+        assert self.selection is not None
+        return list(self.selection.slices.values())
+
+    def adjust_gradients(self, batch: Batch) -> None:
+        """Drop gradients of protected edges and of units that `gradient_keep` leaves out."""
+        assert self.selection is not None
+        for layer, part in self.selection.slices.items():
+            assert part.leaf.grad is not None
+            if part.free is not None:
+                part.leaf.grad *= part.free
+            if self.competing and self.settings.gradient_keep != "all":
+                part.leaf.grad[~self.kept_rows(layer.rivals, part.rows)] = 0
+        if self.position.step % DENSITY_EVERY == 0:
+            dense = sum(int(part.leaf.grad.count_nonzero()) for part in self.slices())  # type: ignore[union-attr]
+            self.density[0] += dense / self.network.weight_count()
+            self.density[1] += 1
+
+    def kept_rows(self, rivals: Rivals, rows: Tensor) -> Tensor:
+        """Which live units keep their gradient: the draw's winner, or those above the threshold."""
+        if self.settings.gradient_keep == "threshold":
+            posterior = torch.softmax(rivals.posteriors[self.current].detach(), 1)
+            return (posterior.T.flatten() >= self.settings.gradient_threshold)[rows]
+        assert self.selection is not None
+        strength = self.selection.live(rivals).backward
+        assert strength is not None
+        if strength.dim() == 2:
+            strength = strength.mean(0)
+        best = strength.detach().view(-1, rivals.blocks).argmax(0)  # (live of a block, blocks)
+        kept = torch.zeros(len(rows), dtype=torch.bool)
+        kept[best * rivals.blocks + torch.arange(rivals.blocks)] = True
+        return kept
+
+    def update(self) -> None:
+        """SGD. While units compete, live slices move without momentum and are written back at once."""
+        lr = self.settings.lr * (1 - self.position.step / self.position.steps)
+        for optimiser in self.optimisers:
+            if not isinstance(optimiser, torch.optim.Adam):
+                optimiser.param_groups[0]["lr"] = lr
+            optimiser.step()
+            optimiser.zero_grad()
+        for part in self.slices():
+            if self.competing:
+                with torch.no_grad():
+                    part.leaf -= lr * (part.leaf.grad + self.settings.weight_decay * part.leaf)  # type: ignore[operator]
+            part.guard()
+            if self.competing:
+                part.write_back()
+
+    def own_parameters(self) -> Iterator[nn.Parameter]:
+        """Norms and head of the task being learned."""
+        for layer in self.network.layers():
+            yield from layer.norm.state(self.current).parameters()
+        yield from self.network.heads[self.current].parameters()
+
+    def prepare_competition(self) -> None:
+        s = self.settings
+        posteriors = [rivals.posteriors[self.current] for rivals in self.network.rivals()]
+        own = torch.optim.SGD(self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay)
+        if s.posterior_optimiser == "adam":
+            self.optimisers = [own, torch.optim.Adam(posteriors, lr=s.posterior_lr)]
+        else:
+            self.optimisers = [own, torch.optim.SGD(posteriors, lr=s.lr)]
+
+    # The competition ends ---------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Choose winners (Eq. 3), let the losers go, train the ticket as the small network it is."""
+        self.network.settle(self.current)
+        if self.settings.protect == "edges":
+            self.network.restore_losers(self.current)
+        for layer in self.network.layers():
+            layer.norm.state(self.current).forget_statistics()
+        self.competing = False
+        self.prepare_settled()
+
+    def prepare_settled(self) -> None:
+        s, task = self.settings, self.current
+        self.selection = Settled(task)
+        for layer in self.network.layers():
+            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            self.selection.weight(layer, rows, columns)
+        leaves = [part.leaf for part in self.slices()]
+        parameters = [*leaves, *self.own_parameters()]
+        self.optimisers = [
+            torch.optim.SGD(parameters, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+        ]
+
+    def end_task(self, task: Task) -> None:
+        if self.competing:
+            self.settle()
+            self.estimate_norms(task)
+        for part in self.slices():
+            part.write_back()
+        trainable = [
+            1.0 if part.free is None else float(part.free.float().mean()) for part in self.slices()
+        ]
+        if self.settings.protect == "edges":
+            self.network.close(task.name)
+        self.facts[task.name] = {
+            "gradient_density": self.density[0] / max(1.0, self.density[1]),
+            "trainable": {f"layer{i}": share for i, share in enumerate(trainable)},
+            "free": self.network.room(),
+            "units": [rivals.units for rivals in self.network.rivals()],
+        }
+        self.selection, self.optimisers, self.current = None, [], ""
+
+    @torch.no_grad()
+    def estimate_norms(self, task: Task) -> None:
+        """Statistics of the winners, when no step follows in which they would be gathered."""
+        seed = self.seed.child("estimate", task.name)
+        for number, batch in enumerate(epoch([task], self.settings.batch, seed)):
+            if number == ESTIMATION_BATCHES:
+                break
+            self.network.train()(batch.images, task.name, self.selection)
+
+    # Use --------------------------------------------------------------------------------------
+
+    def logits(self, images: Tensor, task: str) -> Tensor:
+        scores: Tensor = self.network.eval()(images, task)
+        return scores
+
+    def ticket(self, task: str) -> nn.Module:
+        return self.network.cut(task)
+
+    def winners(self, task: str) -> list[Tensor]:
+        return [rivals.winners[task] for rivals in self.network.rivals()]
+
+    def task_facts(self, task: str) -> dict[str, Any]:
+        return self.facts[task]
+
+    def drop(self, task: str) -> None:
+        """Take a learned task out; the tickets of the others keep every bit."""
+        self.network.drop(task)
+        del self.known[task], self.facts[task]
+
+    def footprint(self) -> dict[str, int]:
+        state = self.state()
+        claimed = sum(
+            tensor.nbytes
+            for part in state.values()
+            for name, tensor in part.tensors.items()
+            if name.endswith((".claimed", ".values"))
+        )
+        every = sum(t.nbytes for part in state.values() for t in part.tensors.values())
+        return {"weights": claimed, "tasks": every - claimed}
+
+    # Saving -----------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        common = self.common_part()
+        common.facts["units"] = [rivals.units for rivals in self.network.rivals()]
+        common.facts["facts"], common.facts["density"] = self.facts, self.density
+        common.facts["current"], common.facts["competing"] = self.current, self.competing
+        parts: State = {"common": common}
+        for task in self.known:
+            if task != self.current:
+                tensors = stack.task_tensors(self.network, task)
+                if self.settings.protect == "edges":
+                    tensors |= stack.claimed_tensors(self.network, task)
+                parts[f"task/{task}"] = Part(tensors)
+        if self.current:
+            parts["working"] = Part(self.working_tensors())
+        if self.settings.protect == "none":
+            weights = enumerate(self.network.layers())
+            parts["weights"] = Part({f"layer{i}.values": x.weight.values for i, x in weights})
+        return parts
+
+    def working_tensors(self) -> dict[str, Tensor]:
+        """The task that is being learned, as it stands."""
+        tensors: dict[str, Tensor] = {}
+        for number, optimiser in enumerate(self.optimisers):
+            tensors |= optimiser_tensors(optimiser, f"optimiser{number}")
+        if self.competing:
+            for i, rivals in enumerate(self.network.rivals()):
+                tensors[f"rivals{i}.posterior"] = rivals.posteriors[self.current].detach()
+            for i, parameter in enumerate(self.own_parameters()):
+                tensors[f"own{i}"] = parameter.detach()
+        else:
+            for part in self.slices():
+                part.write_back()
+            tensors |= stack.task_tensors(self.network, self.current)
+        for i, layer in enumerate(self.network.layers()):
+            rows = torch.nonzero(layer.weight.touched).flatten()
+            tensors |= {f"layer{i}.rows": rows, f"layer{i}.touched": layer.weight.values[rows]}
+            for name, buffer in layer.norm.state(self.current).named_buffers():
+                tensors[f"layer{i}.statistics.{name}"] = buffer
+        return tensors
+
+    def load(self, state: State) -> None:
+        common = state["common"]
+        self.load_common(common)
+        facts = common.facts
+        self.facts, self.density = facts["facts"], facts["density"]
+        self.current, self.competing = facts["current"], facts["competing"]
+        for rivals, units in zip(self.network.rivals(), facts["units"], strict=True):
+            rivals.units = units
+        for layer in self.network.layers():
+            layer.fit()
+        for task in self.known:
+            if task != self.current:
+                stack.load_task(self.network, task, state[f"task/{task}"].tensors)
+                if self.settings.protect == "edges":
+                    stack.load_claims(self.network, task, state[f"task/{task}"].tensors)
+        if self.settings.protect == "none":
+            for i, layer in enumerate(self.network.layers()):
+                layer.weight.values = state["weights"].tensors[f"layer{i}.values"]
+        if self.current:
+            self.load_working(state["working"].tensors)
+
+    def load_working(self, tensors: dict[str, Tensor]) -> None:
+        task = self.current
+        for i, layer in enumerate(self.network.layers()):
+            rows = tensors[f"layer{i}.rows"]
+            layer.weight.values[rows] = tensors[f"layer{i}.touched"]
+            layer.weight.touched[rows] = True
+        if self.competing:
+            posteriors = [tensors[f"rivals{i}.posterior"] for i in range(len(self.network.rivals()))]
+            classes = len(self.known[task].classes)
+            self.network.open(task, classes, posteriors)
+            with torch.no_grad():
+                for i, parameter in enumerate(self.own_parameters()):
+                    parameter.copy_(tensors[f"own{i}"])
+            self.prepare_competition()
+        else:
+            stack.load_task(self.network, task, tensors)
+            self.prepare_settled()
+        for i, layer in enumerate(self.network.layers()):
+            for name, buffer in layer.norm.state(task).named_buffers():
+                buffer.copy_(tensors[f"layer{i}.statistics.{name}"])
+        for number, optimiser in enumerate(self.optimisers):
+            load_optimiser(optimiser, tensors, f"optimiser{number}")
