@@ -41,7 +41,8 @@ def anneal(start: float, end: float, progress: float) -> float:
 
 def live_count(start: int, end: int, progress: float) -> int:
     """How many units of a block are live: from `start` to `end` in geometric steps (8, 4, 2, 1)."""
-    return max(1, round(start * (end / start) ** min(max(progress, 0.0), 1.0)))
+    shrink: float = (end / start) ** min(max(progress, 0.0), 1.0)
+    return max(1, round(start * shrink))
 
 
 def unit_ids(units: Tensor) -> Tensor:

@@ -44,13 +44,9 @@ def cutting(values: Any) -> bool:
     return isinstance(values, fx.Proxy)
 
 
-def run(module: nn.Module, values: Tensor) -> Tensor:
+def run(module: nn.Module, values: Any) -> Tensor:
     """Apply an ordinary module to values, or hand it to the recorder that flows in their place."""
-    if isinstance(values, fx.Proxy):
-        assert isinstance(values.tracer, Cutter)
-        result: Tensor = values.tracer.emit(module, values)
-        return result
-    out: Tensor = module(values)
+    out: Tensor = values.tracer.emit(module, values) if cutting(values) else module(values)
     return out
 
 

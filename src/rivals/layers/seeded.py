@@ -17,7 +17,8 @@ def _mix(words: Words) -> Words:
     """Scramble 64-bit words: a bijection in which every input bit reaches every output bit."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    mixed: Words = words ^ (words >> np.uint64(31))
+    return mixed
 
 
 def _count(ids: Tensor, axis: int, salt: int) -> Words:
@@ -31,4 +32,5 @@ def standard_normal(seed: int, rows: Tensor, columns: Tensor, taps: int) -> Tens
     words = _mix(words ^ _count(columns, 1, 2))
     words = _mix(words ^ _count(torch.arange(taps), 2, 3))
     uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    return torch.special.ndtri(torch.from_numpy(uniform)).float()
+    normal: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
+    return normal.float()

@@ -47,6 +47,12 @@ class Slice:
         return cls(weight, rows, columns, leaf.clone().requires_grad_(), free, leaf)
 
     @torch.no_grad()
+    def descend(self, lr: float, weight_decay: float) -> None:
+        """A plain step of gradient descent, without memory: the next draw has other units."""
+        assert self.leaf.grad is not None
+        self.leaf -= lr * (self.leaf.grad + weight_decay * self.leaf)
+
+    @torch.no_grad()
     def guard(self) -> None:
         """Put protected weights back, whatever momentum or decay has done to them."""
         if self.free is not None and self.frozen is not None:

@@ -152,9 +152,9 @@ class TWTAConv2d(TWTALayer):
         return self.kernel**2
 
     def connect(self, values: Tensor, weight: Tensor) -> Tensor:
-        weight = weight.unflatten(2, (self.kernel, self.kernel))
+        weight = weight.view(*weight.shape[:2], self.kernel, self.kernel)
         return F.conv2d(values, weight, stride=self.stride, padding=self.padding)
 
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
-        weight = weight.unflatten(2, (self.kernel, self.kernel))
+        weight = weight.view(*weight.shape[:2], self.kernel, self.kernel)
         return conv2d(weight, bias, self.stride, self.padding)

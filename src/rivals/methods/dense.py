@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from rivals.methods.method import Method, Training, methods, one_of
 from rivals.methods.state import Part, State, load_optimiser, optimiser_tensors
@@ -92,8 +92,11 @@ class Finetune(Method):
         scores: Tensor = self.network(task).eval()(images, task)
         return scores
 
-    def ticket(self, task: str) -> nn.Module:
+    def ticket(self, task: str) -> fx.GraphModule:
         return self.network(task).cut(task)
+
+    def full_weights(self) -> int:
+        return sum(p.numel() for p in self.ticket(next(iter(self.known))).parameters())
 
     def footprint(self) -> dict[str, int]:
         tensors = [t for network in self.networks.values() for t in network.tensors().values()]

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from torch import Tensor, fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from rivals.errors import RivalsError
@@ -153,7 +153,7 @@ class Method(ABC):
         """Scores of the task's classes for preprocessed images, at inference."""
 
     @abstractmethod
-    def ticket(self, task: str) -> nn.Module:
+    def ticket(self, task: str) -> fx.GraphModule:
         """A plain network for one task, to ship."""
 
     @abstractmethod
@@ -166,6 +166,19 @@ class Method(ABC):
 
     @abstractmethod
     def load(self, state: State) -> None: ...
+
+    @abstractmethod
+    def full_weights(self) -> int:
+        """Weights of the network that tickets are cut from, with a head of full width."""
+
+    @property
+    def nominal_share(self) -> float:
+        """The share of weights a ticket keeps, as the paper counts: one unit of a block, 1 / J."""
+        return 1.0
+
+    def winners(self, task: str) -> list[Tensor]:
+        """The units that won `task`, (blocks,) for each set of rivals; empty without a competition."""
+        return []
 
     def task_facts(self, task: str) -> dict[str, Any]:
         """What the results say of a task beyond its accuracy."""
@@ -267,8 +280,3 @@ def _preprocessing(facts: dict[str, Any]) -> Preprocessing:
 
 
 methods: Registry[type[Method]] = Registry("method")
-
-__all__ = [
-    "Known", "Method", "Position", "Prediction", "Step", "Training", "Watch", "field", "fields",
-    "methods", "one_of",
-]  # fmt: skip

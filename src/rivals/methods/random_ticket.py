@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rivals.methods.method import methods
-from rivals.methods.twta import TWTA, TWTASettings
-
-
-@dataclass(frozen=True)
-class RandomTicketSettings(TWTASettings):
-    """TWTA without competition: the first draw of the posterior decides."""
-
-    compete: float = 0.0
+from rivals.methods.twta import TWTA
 
 
 @methods.register("random-ticket")
 class RandomTicket(TWTA):
-    """Same network, protection, inheritance, growth and steps; nobody competes."""
+    """Same settings, network, protection, inheritance, growth and steps; but nobody competes.
 
-    settings_class = RandomTicketSettings
+    The favourites of the first draw win at once, so the preference for free edges holds here too.
+    """
+
+    def compete_steps(self) -> int:
+        return 0

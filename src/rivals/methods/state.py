@@ -11,13 +11,17 @@ from torch import Tensor
 
 @dataclass
 class Part:
-    """One file of a checkpoint: tensors by name, and facts that JSON can hold."""
+    """One file of a checkpoint: tensors by name, and facts that JSON can hold.
+
+    A `fixed` part never changes as long as it exists, so it is written once.
+    """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    fixed: bool = False
 
 
-State = dict[str, Part]  # part name → part; a part that does not change is written once
+State = dict[str, Part]  # by the name of the part
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:

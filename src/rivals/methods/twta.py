@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
 from rivals.layers import Draw, Rivals, Settled, Slice
@@ -83,6 +83,10 @@ class TWTASettings(Training):
             raise RivalsError(f"per_example needs way=relaxed, but way is '{self.way}'.")
 
 
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
 @methods.register("twta")
 class TWTA(Method):
     """One shared network; a competition, a ticket and a claim for each task."""
@@ -94,6 +98,7 @@ class TWTA(Method):
         super().__init__(plan, settings, seed)
         self.network = plan.rivals(seed.child("network"))
         self.total = self.network.weight_count()  # before any growth
+        self.wide_features = self.network.features * plan.settings.units
         self.selection: Draw | Settled | None = None
         self.optimisers: list[torch.optim.Optimizer] = []
         self.competing = False
@@ -122,7 +127,7 @@ class TWTA(Method):
         self.network.open(task.name, len(task.classes), posteriors, ancestor)
         self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
         self.prepare_competition()
-        if self.settings.compete == 0:
+        if self.compete_steps() == 0:
             self.settle()
 
     def propose(self, task: str) -> tuple[list[Tensor], dict[Rivals, Tensor]]:
@@ -130,7 +135,8 @@ class TWTA(Method):
 
         log π ~ N(0, spread²), plus `prefer_free` times the free share of a unit's incoming edges.
         """
-        posteriors, chosen = [], {}
+        posteriors: list[Tensor] = []
+        chosen: dict[Rivals, Tensor] = {}
         for number, rivals in enumerate(self.network.rivals()):
             spread = self.settings.spread or math.sqrt(2 / (rivals.blocks + rivals.units))
             generator = self.seed.child("posterior", task, number).torch()
@@ -182,7 +188,8 @@ class TWTA(Method):
                 len(batch.labels) if self.settings.per_example else None,
             )
         heads = list(self.known) if self.settings.loss_over == "seen" else None
-        return self.network.train()(batch.images, batch.task, self.selection, heads)
+        scores: Tensor = self.network.train()(batch.images, batch.task, self.selection, heads)
+        return scores
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy over the task's classes, or over all classes seen, old heads being frozen."""
@@ -205,8 +212,9 @@ class TWTA(Method):
             if self.competing and self.settings.gradient_keep != "all":
                 part.leaf.grad[~self.kept_rows(layer.rivals, part.rows)] = 0
         if self.position.step % DENSITY_EVERY == 0:
-            dense = sum(int(part.leaf.grad.count_nonzero()) for part in self.slices())  # type: ignore[union-attr]
-            self.density[0] += dense / self.network.weight_count()
+            gradients = [part.leaf.grad for part in self.slices() if part.leaf.grad is not None]
+            moving = sum(int(gradient.count_nonzero()) for gradient in gradients)
+            self.density[0] += moving / self.network.weight_count()
             self.density[1] += 1
 
     def kept_rows(self, rivals: Rivals, rows: Tensor) -> Tensor:
@@ -234,8 +242,7 @@ class TWTA(Method):
             optimiser.zero_grad()
         for part in self.slices():
             if self.competing:
-                with torch.no_grad():
-                    part.leaf -= lr * (part.leaf.grad + self.settings.weight_decay * part.leaf)  # type: ignore[operator]
+                part.descend(lr, self.settings.weight_decay)
             part.guard()
             if self.competing:
                 part.write_back()
@@ -313,11 +320,19 @@ class TWTA(Method):
         scores: Tensor = self.network.eval()(images, task)
         return scores
 
-    def ticket(self, task: str) -> nn.Module:
+    def ticket(self, task: str) -> fx.GraphModule:
         return self.network.cut(task)
 
     def winners(self, task: str) -> list[Tensor]:
         return [rivals.winners[task] for rivals in self.network.rivals()]
+
+    def full_weights(self) -> int:
+        classes = len(next(iter(self.known.values())).classes)
+        return self.total + classes * (self.wide_features + 1)
+
+    @property
+    def nominal_share(self) -> float:
+        return 1 / self.plan.settings.units
 
     def task_facts(self, task: str) -> dict[str, Any]:
         return self.facts[task]
@@ -329,14 +344,11 @@ class TWTA(Method):
 
     def footprint(self) -> dict[str, int]:
         state = self.state()
-        claimed = sum(
-            tensor.nbytes
-            for part in state.values()
-            for name, tensor in part.tensors.items()
-            if name.endswith((".claimed", ".values"))
-        )
-        every = sum(t.nbytes for part in state.values() for t in part.tensors.values())
-        return {"weights": claimed, "tasks": every - claimed}
+        tensors = [pair for part in state.values() for pair in part.tensors.items()]
+        claimed = [t for name, t in tensors if name.endswith((".claimed", ".values"))]
+        every = sum(_bytes(tensor) for _, tensor in tensors)
+        weights = sum(_bytes(tensor) for tensor in claimed)
+        return {"weights": weights, "tasks": every - weights}
 
     # Saving -----------------------------------------------------------------------------------
 
@@ -351,7 +363,7 @@ class TWTA(Method):
                 tensors = stack.task_tensors(self.network, task)
                 if self.settings.protect == "edges":
                     tensors |= stack.claimed_tensors(self.network, task)
-                parts[f"task/{task}"] = Part(tensors)
+                parts[f"task/{task}"] = Part(tensors, fixed=self.settings.protect == "edges")
         if self.current:
             parts["working"] = Part(self.working_tensors())
         if self.settings.protect == "none":

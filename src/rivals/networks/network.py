@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from rivals.layers import DenseLayer, Flow, Head, Heads, Selection, TWTALayer, Wiring
 from rivals.layers.cut import Cutter
@@ -31,10 +31,6 @@ class Network(nn.Module):
         """The layers with weights, in the order of the forward pass."""
         return [m for m in self.body.modules() if isinstance(m, TWTALayer | DenseLayer)]
 
-    @property
-    def tasks(self) -> list[str]:
-        raise NotImplementedError
-
     def selection(self, task: str) -> Selection:
         """Who is live at inference; dense layers do not ask."""
         return Selection(task)
@@ -53,9 +49,8 @@ class Network(nn.Module):
     ) -> Tensor:
         """Scores of the task's classes; with `heads`, of the classes of those tasks, side by side."""
         flow = self.flow(images, task, selection)
-        if heads is None:
-            return self.heads[task](flow)
-        return torch.cat([self.heads[name](flow) for name in heads], dim=1)
+        scores = [self.heads[name](flow) for name in heads or (task,)]
+        return scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)
 
     def add_head(self, task: str, classes: int) -> None:
         """A fresh head on every unit of the last layer."""
@@ -66,8 +61,10 @@ class Network(nn.Module):
         self.heads.begin(task, Head(classes, width, positions, live, seed))
 
     @torch.no_grad()
-    def cut(self, task: str) -> nn.Module:
+    def cut(self, task: str) -> fx.GraphModule:
         """The small network of `task`: ordinary layers, norm folded in, nothing of ours inside."""
         cutter = Cutter()
         flow = self.flow(cutter.input(), task)
-        return cutter.finish(self.heads[task](flow)).eval()
+        ticket = cutter.finish(self.heads[task](flow))
+        ticket.eval()
+        return ticket

@@ -66,8 +66,8 @@ def load_task(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> N
     for number, layer in enumerate(network.layers()):
         layer.norm.begin(task, layer.rivals.blocks)
         layer.norm.state(task).load_state_dict(_under(tensors, f"layer{number}.norm."))
-    weight = tensors["head.weight"]
-    network.heads.begin(task, Head(*weight.shape, live=1, seed=0))
+    classes, width, positions = tensors["head.weight"].shape
+    network.heads.begin(task, Head(classes, width, positions, live=1, seed=0))
     network.heads[task].load_state_dict(_under(tensors, "head."))
 
 

@@ -53,7 +53,7 @@ def stratified(labels: Tensor, share: float, seed: Seed) -> tuple[Tensor, Tensor
     that has two or more. Both come back in ascending order."""
     kept, held = [], []
     generator = seed.torch()
-    for label in labels.unique().tolist():
+    for label in sorted(set(labels.tolist())):
         members = torch.nonzero(labels == label).flatten()
         members = members[torch.randperm(len(members), generator=generator)]
         few = round(len(members) * share)

@@ -1,0 +1,84 @@
+"""`rivals info`: what is in a run or a ticket."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rivals.errors import RivalsError
+
+
+def info(
+    path: Annotated[Path, typer.Argument(help="The folder of a run or of a ticket.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> int:
+    """Show the tasks, accuracy, weights and bytes of what lies at PATH."""
+    if (path / "ticket.json").exists():
+        facts = _ticket(path)
+    elif (path / "config.yaml").exists():
+        facts = _run(path)
+    else:
+        what = "holds neither a run nor a ticket" if path.is_dir() else "is no folder"
+        raise RivalsError(f"{path} {what}; name a folder that `rivals run` has made.")
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show(facts)
+    return 0
+
+
+def _ticket(path: Path) -> dict[str, Any]:
+    from rivals.tickets import Ticket
+
+    ticket = Ticket.load(path)
+    facts: dict[str, Any] = json.loads((path / "ticket.json").read_text())
+    return {"kind": "ticket", "fingerprint": ticket.fingerprint(), **facts}
+
+
+def _run(path: Path) -> dict[str, Any]:
+    from rivals.runs.folder import RunFolder
+    from rivals.runs.results import read_results
+
+    folder = RunFolder(path)
+    config = folder.read_config()
+    if not folder.results.exists():
+        return {"kind": "run", "config": config, "results": None}
+    return {"kind": "run", "config": config, "results": read_results(folder.results)}
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from rivals.cli.screen import matrix_table, summary_table
+
+    console = Console(highlight=False)
+    if facts["kind"] == "ticket":
+        table = Table(show_header=False, title=f"ticket for {facts['task']}")
+        channels, height, width = facts["input_shape"]
+        table.add_row("classes", ", ".join(facts["classes"]))
+        table.add_row("input", f"{channels} × {height} × {width}")
+        accuracy = facts["accuracy"]
+        table.add_row("accuracy", "not measured" if accuracy is None else f"{accuracy:.1f} %")
+        table.add_row("weights", f"{facts['weights']:,}")
+        table.add_row("file", f"{facts['bytes']:,} bytes")
+        table.add_row("multiplications an image", f"{facts['macs']:,}")
+        console.print(table)
+        return
+    results, config = facts["results"], facts["config"]
+    if results is None:
+        console.print(f"A run of {config['method']} on {config['benchmark']}: no task is done yet.")
+        return
+    if not results["complete"]:
+        console.print(f"Not finished: {len(results['tasks'])} tasks are done; go on with --resume.")
+    console.print(matrix_table(results))
+    console.print(summary_table(results))
+    table = Table("task", "classes", "accuracy %", "weights", "bytes", "MACs", title="tickets")
+    for task, accuracy in zip(results["tasks"], results["matrix"][-1], strict=True):
+        ticket = task["ticket"]
+        numbers = (f"{ticket[key]:,}" for key in ("weights", "bytes", "macs"))
+        table.add_row(task["name"], str(len(task["classes"])), f"{accuracy:.1f}", *numbers)
+    console.print(table)

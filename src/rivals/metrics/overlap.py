@@ -1,0 +1,19 @@
+"""How alike the winners of two tasks are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+
+def overlap(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
+    """The percentage of blocks in which both tasks have the same winner; by chance, 100 / J."""
+    same = sum(int((a == b).sum()) for a, b in zip(one, other, strict=True))
+    return 100 * same / sum(len(a) for a in one)
+
+
+def consecutive_overlap(winners: Sequence[Sequence[Tensor]]) -> float | None:
+    """The mean overlap of neighbouring tasks."""
+    pairs = [overlap(a, b) for a, b in zip(winners, winners[1:], strict=False)]
+    return sum(pairs) / len(pairs) if pairs else None

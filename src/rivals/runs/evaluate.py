@@ -1,0 +1,77 @@
+"""Accuracy on test data, which only the evaluator ever holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rivals.methods import Method
+from rivals.seeds import Seed
+from rivals.tasks import Examples, Lesson
+
+BATCH = 500
+INFERRED_IMAGES = 200  # a task, at most, when the task is inferred
+INFERRED_POINTS = 10  # evaluations with the task inferred, evenly spaced over the stream
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """With the task inferred: how often the task was right, and how often task and class were."""
+
+    task: float
+    accuracy: float
+
+
+def known(method: Method, lesson: Lesson) -> float:
+    """Percent right with the task given. Always measured anew, never copied."""
+    return _percent(method, lesson.test, lesson.task.name)
+
+
+def validation(method: Method, lesson: Lesson) -> float:
+    """Percent right on validation data, which is what settings may be chosen by."""
+    return _percent(method, lesson.task.validation, lesson.task.name)
+
+
+def _percent(method: Method, examples: Examples, task: str) -> float:
+    right = 0
+    for images, labels in _batches(examples):
+        right += int((method.predict(images, task).label == labels).sum())
+    return 100 * right / len(examples)
+
+
+def inferred(method: Method, lessons: Sequence[Lesson], seed: Seed) -> list[Inferred]:
+    """For every task so far, percent right with the task unknown."""
+    found = []
+    for number, lesson in enumerate(lessons):
+        examples = _sample(lesson.test, seed.child("inferred", lesson.task.name))
+        right_task = right = 0
+        for images, labels in _batches(examples):
+            prediction = method.predict(images, None)
+            here = prediction.task == number
+            right_task += int(here.sum())
+            right += int((here & (prediction.label == labels)).sum())
+        count = len(examples)
+        found.append(Inferred(100 * right_task / count, 100 * right / count))
+    return found
+
+
+def inference_due(done: int, length: int) -> bool:
+    """Whether the task is to be inferred after `done` of `length` tasks: at the end and at ten
+    evenly spaced points."""
+    points = {round(length * k / INFERRED_POINTS) for k in range(1, INFERRED_POINTS + 1)}
+    return done in points or done == length
+
+
+def _sample(examples: Examples, seed: Seed) -> Examples:
+    if len(examples) <= INFERRED_IMAGES:
+        return examples
+    order = torch.randperm(len(examples), generator=seed.torch())
+    return examples.subset(order[:INFERRED_IMAGES].sort().values)
+
+
+def _batches(examples: Examples) -> list[tuple[Tensor, Tensor]]:
+    starts = range(0, len(examples), BATCH)
+    return [(examples.images[i : i + BATCH], examples.labels[i : i + BATCH]) for i in starts]

@@ -1,0 +1,115 @@
+"""The folder of a run: its settings, results, measurements, checkpoint and tickets."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import torch
+import yaml
+
+from rivals import __version__
+from rivals.errors import RivalsError
+from rivals.files import make_folder, write_json, write_yaml
+from rivals.runs.checkpoint import CheckpointFolder
+from rivals.runs.measured import Measured
+from rivals.runs.settings import Settings
+from rivals.tasks import Stream
+
+FORMAT = 1
+
+
+class RunFolder:
+    """Paths and checks; nothing is written before the settings are known to fit."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = CheckpointFolder(path / "checkpoint")
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.json"
+
+    def ticket(self, task: str) -> Path:
+        """Where the ticket of `task` goes; no name can lead out of the folder."""
+        return self.path / "tickets" / quote(task, safe=" ").replace(".", "%2E")
+
+    def write_measured(self, measured: Measured) -> None:
+        write_json(self.path / "measured.json", measured.to_dict())
+
+    def start(self, settings: Settings, stream: Stream) -> None:
+        """Take an empty folder and write the complete settings into it."""
+        if self.path.exists() and not self.path.is_dir():
+            raise RivalsError(f"{self.path} is a file; --out needs a folder.")
+        if self.config.exists():
+            raise RivalsError(
+                f"{self.path} already holds a run; go on with it by --resume, "
+                "or choose another folder with --out."
+            )
+        if self.path.exists() and any(self.path.iterdir()):
+            raise RivalsError(f"{self.path} is not empty and holds no run; choose another --out.")
+        make_folder(self.path)
+        if not os.access(self.path, os.W_OK):
+            raise RivalsError(f"{self.path} cannot be written to; choose another --out.")
+        write_yaml(self.config, config(settings, stream))
+
+    def resume(self, settings: Settings, stream: Stream) -> None:
+        """Make sure that the folder holds the very run that is asked for."""
+        if not self.config.exists():
+            raise RivalsError(f"{self.path} holds no run to resume; leave out --resume to start one.")
+        stored, wanted = self.read_config(), config(settings, stream)
+        for key in wanted:
+            if key == "versions":
+                continue
+            difference = _difference(stored.get(key), wanted[key], key)
+            if difference:
+                raise RivalsError(
+                    f"{self.path} holds another run: {difference}; "
+                    "resume with the settings it was started with, or choose another --out."
+                )
+
+    def read_config(self) -> dict[str, Any]:
+        try:
+            content = yaml.safe_load(self.config.read_text())
+        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise RivalsError(f"The settings file {self.config} is damaged.") from error
+        if not isinstance(content, dict):
+            raise RivalsError(f"The settings file {self.config} is damaged: it holds no settings.")
+        if content.get("format") != FORMAT:
+            raise RivalsError(
+                f"{self.config} has format {content.get('format')}, and this version reads "
+                f"{FORMAT}; use the version of rivals that wrote it."
+            )
+        return content
+
+
+def config(settings: Settings, stream: Stream) -> dict[str, Any]:
+    """Everything that decides a run, as config.yaml holds it."""
+    return {
+        "format": FORMAT,
+        **settings.to_dict(),
+        "data": {"fingerprint": stream.fingerprint, "subset": stream.subset},
+        "versions": {
+            "rivals": __version__,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
+    }
+
+
+def _difference(stored: Any, wanted: Any, name: str) -> str:
+    """The first setting in which two configurations differ, in words; empty if none."""
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        for key in {**stored, **wanted}:
+            found = _difference(stored.get(key), wanted.get(key), key)
+            if found:
+                return found
+        return ""
+    return "" if stored == wanted else f"its {name} is {stored}, not {wanted}"

@@ -1,0 +1,62 @@
+"""measured.json: seconds, memory, host and dates; kept apart so that results compare byte for byte."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import time
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _peak_memory() -> int:
+    """The largest resident size of this process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@dataclass
+class Measured:
+    """What the run cost on this machine."""
+
+    host: str = field(default_factory=lambda: f"{platform.system()} {platform.machine()}")
+    started: str = field(default_factory=_now)
+    saved: str = ""
+    peak_memory_bytes: int = 0
+    resumed: int = 0
+    train_seconds: dict[str, float] = field(default_factory=dict)  # by task
+    _task: str = ""
+    _since: float = 0.0
+
+    def begin(self, task: str) -> None:
+        self._task, self._since = task, time.monotonic()
+
+    def account(self) -> None:
+        """Add what has passed since `begin`, or since the last account, to the task."""
+        if self._task:
+            now = time.monotonic()
+            before = self.train_seconds.get(self._task, 0.0)
+            self.train_seconds[self._task] = before + now - self._since
+            self._since = now
+
+    def end(self) -> None:
+        self.account()
+        self._task = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        self.account()
+        self.saved = _now()
+        self.peak_memory_bytes = max(self.peak_memory_bytes, _peak_memory())
+        values = {k: v for k, v in asdict(self).items() if not k.startswith("_")}
+        values["total_train_seconds"] = sum(self.train_seconds.values())
+        return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Measured:
+        known = {k: v for k, v in values.items() if k != "total_train_seconds"}
+        known["resumed"] = known.get("resumed", 0) + 1
+        return cls(**known)

@@ -1,0 +1,5 @@
+"""Tickets: the small networks that ship."""
+
+from rivals.tickets.ticket import Ticket
+
+__all__ = ["Ticket"]
