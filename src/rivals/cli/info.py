@@ -55,7 +55,7 @@ def _show(facts: dict[str, Any]) -> None:
 
     from rivals.cli.screen import matrix_table, summary_table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if facts["kind"] == "ticket":
         table = Table(show_header=False, title=f"ticket for {facts['task']}")
         channels, height, width = facts["input_shape"]

@@ -41,7 +41,7 @@ def run(
         if not data.is_dir():
             raise RivalsError(f"{data} is no folder; --data names the folder of the data sets.")
         os.environ["RIVALS_DATA"] = str(data)
-    if save_every < 0:
+    if not save_every >= 0:
         raise RivalsError(f"--save-every is {save_every}, but must not be negative.")
     settings = resolve(benchmark, method, preset, seed, parse_overrides(set_ or []), threads)
     folder = out or Path("runs") / f"{benchmark}-{method}-{preset}-{seed}"

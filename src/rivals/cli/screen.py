@@ -23,8 +23,8 @@ class Screen:
     """A watcher that shows progress where there is a terminal."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(quiet=quiet, highlight=False)
-        self.messages = Console(stderr=True, highlight=False)
+        self.console = Console(quiet=quiet, highlight=False, markup=False, emoji=False)
+        self.messages = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self.lively = self.console.is_terminal and not quiet
         self.progress: Progress | None = None
         self.bar: TaskID | None = None
@@ -39,9 +39,9 @@ class Screen:
             yield
             return
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[numbers]}"),
+            TextColumn("{task.fields[numbers]}", markup=False),
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=self.console, transient=True) as self.progress:
@@ -65,9 +65,7 @@ class Screen:
         if at.batch == 1:
             self.right, self.seen = step.correct, step.seen
         temperature = getattr(method, "temperature", None)
-        heat = (
-            f"τ {temperature():.2f}  " if temperature and method.phase != "settled" else ""
-        )
+        heat = f"τ {temperature():.2f}  " if temperature and method.phase != "settled" else ""
         numbers = f"loss {step.loss:.3f}  accuracy {100 * self.right / self.seen:.1f} %  {heat}"
         self.progress.update(self.bar, completed=at.step, total=at.steps, numbers=numbers)
 

@@ -40,7 +40,9 @@ class Flow:
     def __add__(self, other: Flow) -> Flow:
         """The sum of two flows of the same units, as in a residual connection."""
         if self.source is not other.source:
-            raise ValueError("only flows of the same rivals can be added; share one Rivals between them")
+            raise ValueError(
+                "only flows of the same rivals can be added; share one Rivals between them"
+            )
         return replace(self, values=self.values + other.values)
 
 

@@ -32,7 +32,9 @@ class NormState(nn.Module):
     def pick(self, index: Tensor) -> NormState:
         """The state of the channels at `index`, which may repeat."""
         state = NormState(len(index))
-        for mine, theirs in zip(state.state_dict().values(), self.state_dict().values(), strict=True):
+        for mine, theirs in zip(
+            state.state_dict().values(), self.state_dict().values(), strict=True
+        ):
             mine.copy_(theirs[index] if theirs.dim() else theirs)
         return state
 

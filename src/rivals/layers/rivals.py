@@ -19,7 +19,9 @@ class Rivals(nn.Module):
     def __init__(self, blocks: int, units: int) -> None:
         super().__init__()
         if blocks < 1 or units < 1:
-            raise RivalsError(f"A layer of {blocks} blocks of {units} units; both must be at least 1.")
+            raise RivalsError(
+                f"A layer of {blocks} blocks of {units} units; both must be at least 1."
+            )
         self.blocks, self.units = blocks, units
         self.posteriors: dict[str, Tensor] = {}
         self.winners: dict[str, Tensor] = {}

@@ -1,9 +1,9 @@
 """The reference lines: ordinary networks trained in ordinary ways.
 
-    finetune      one network of a ticket's shape, trained on task after task: it forgets
-    joint         the same, trained at every task on the data of all tasks so far: the upper line
-    independent   a network of a ticket's shape for each task, from scratch
-    chain         the same, each started as a copy of the one before
+finetune      one network of a ticket's shape, trained on task after task: it forgets
+joint         the same, trained at every task on the data of all tasks so far: the upper line
+independent   a network of a ticket's shape for each task, from scratch
+chain         the same, each started as a copy of the one before
 """
 
 from __future__ import annotations
@@ -197,5 +197,9 @@ class Chain(Independent):
             for mine, theirs in zip(new.layers(), old.layers(), strict=True):
                 mine.weight.copy_(theirs.weight)  # type: ignore[arg-type, union-attr]
                 own = mine.norm.state(task.name)
-                for a, b in zip(own.state_dict().values(), theirs.norm.state(before).state_dict().values(), strict=True):
+                for a, b in zip(
+                    own.state_dict().values(),
+                    theirs.norm.state(before).state_dict().values(),
+                    strict=True,
+                ):
                     a.copy_(b)

@@ -84,7 +84,7 @@ class TWTASettings(Training):
 
 
 def _bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    return int(tensor.numel()) * int(tensor.element_size())
 
 
 @methods.register("twta")
@@ -303,6 +303,7 @@ class TWTA(Method):
             "free": self.network.room(),
             "units": [rivals.units for rivals in self.network.rivals()],
         }
+        self.network.freeze(task.name)
         self.selection, self.optimisers, self.current = None, [], ""
 
     @torch.no_grad()
@@ -405,6 +406,7 @@ class TWTA(Method):
         for task in self.known:
             if task != self.current:
                 stack.load_task(self.network, task, state[f"task/{task}"].tensors)
+                self.network.freeze(task)
                 if self.settings.protect == "edges":
                     stack.load_claims(self.network, task, state[f"task/{task}"].tensors)
         if self.settings.protect == "none":
@@ -420,7 +422,9 @@ class TWTA(Method):
             layer.weight.values[rows] = tensors[f"layer{i}.touched"]
             layer.weight.touched[rows] = True
         if self.competing:
-            posteriors = [tensors[f"rivals{i}.posterior"] for i in range(len(self.network.rivals()))]
+            posteriors = [
+                tensors[f"rivals{i}.posterior"] for i in range(len(self.network.rivals()))
+            ]
             classes = len(self.known[task].classes)
             self.network.open(task, classes, posteriors)
             with torch.no_grad():

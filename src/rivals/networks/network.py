@@ -18,6 +18,7 @@ class Network(nn.Module):
     def __init__(self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed) -> None:
         super().__init__()
         self.body, self.heads, self.seed = body, Heads(), seed
+        self.input_shape = input_shape
         for number, layer in enumerate(self.layers()):
             layer.seed = seed.child("layer", number).value
         with torch.no_grad():

@@ -101,6 +101,12 @@ class RivalNetwork(Network):
             layer.norm.drop(task)
         self.heads.drop(task)
 
+    def freeze(self, task: str) -> None:
+        """What belongs to `task` alone takes no gradients any more."""
+        for layer in self.layers():
+            layer.norm.state(task).requires_grad_(False)
+        self.heads[task].requires_grad_(False)
+
     def grow(self, rivals: Rivals) -> None:
         """One more rival in every block of `rivals`. Ids are appended; old tickets keep every bit."""
         rivals.units += 1

@@ -1,6 +1,6 @@
 """A checkpoint: a manifest, and a safetensors file for each part of a method's state.
 
-    checkpoint/manifest.json            format, facts, and for each part its file and checksum
+    checkpoint/manifest.json            format, facts, for each part its file and checksum; its own
     checkpoint/<checksum>.safetensors   tensors, named by their content
 
 New files are written first and the manifest last, so a kill at any moment leaves the old checkpoint
@@ -10,6 +10,7 @@ or the new one. Nothing in these files can be executed.
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class CheckpointFolder:
             "measured": checkpoint.measured,
             "parts": parts,
         }
-        write_json(self.manifest, manifest)
+        write_json(self.manifest, {**manifest, "sha256": _checksum(manifest)})
         self._sweep({part["file"] for part in parts.values() if "file" in part})
 
     def _save_part(self, name: str, part: Part) -> dict[str, Any]:
@@ -68,7 +69,8 @@ class CheckpointFolder:
             return entry
         if part.fixed and name in self._fixed:
             return entry | self._fixed[name]
-        tensors = {key: tensor.detach().contiguous() for key, tensor in part.tensors.items()}
+        # Cloned: the format refuses tensors that share memory, and a method need not care.
+        tensors = {key: _own(tensor) for key, tensor in part.tensors.items()}
         for key, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise RivalsError(
@@ -100,10 +102,15 @@ class CheckpointFolder:
                 f"The checkpoint {self.folder} has format {version}, and this version reads "
                 f"{FORMAT}; use the version of rivals that wrote it."
             )
+        if manifest.pop("sha256", None) != _checksum(manifest):
+            raise RivalsError(
+                f"The checkpoint {self.folder} is damaged: {self.manifest.name} has another checksum "
+                "than it says; delete the folder to start anew."
+            )
         try:
             state = {name: self._load_part(name, e) for name, e in manifest["parts"].items()}
             return Checkpoint(manifest["done"], manifest["results"], manifest["measured"], state)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, safetensors.SafetensorError) as error:
             raise RivalsError(
                 f"The checkpoint {self.folder} is damaged: its manifest is not complete ({error})."
             ) from error
@@ -128,3 +135,12 @@ class CheckpointFolder:
         # Tensors are copied: what is read from a file may lie unaligned, and then sums can differ.
         part.tensors = {key: t.clone() for key, t in safetensors.torch.load(data).items()}
         return part
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    """Of everything in a manifest but its checksum; the same before writing and after reading."""
+    return digest(json.dumps(manifest).encode())

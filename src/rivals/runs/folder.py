@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -46,6 +48,11 @@ class RunFolder:
 
     def start(self, settings: Settings, stream: Stream) -> None:
         """Take an empty folder and write the complete settings into it."""
+        with self._reachable():
+            self._take()
+        write_yaml(self.config, config(settings, stream))
+
+    def _take(self) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise RivalsError(f"{self.path} is a file; --out needs a folder.")
         if self.config.exists():
@@ -53,17 +60,36 @@ class RunFolder:
                 f"{self.path} already holds a run; go on with it by --resume, "
                 "or choose another folder with --out."
             )
-        if self.path.exists() and any(self.path.iterdir()):
+        left = set(self.path.glob(".config.yaml.*.part"))  # by a run that was killed as it began
+        if self.path.exists() and any(path not in left for path in self.path.iterdir()):
             raise RivalsError(f"{self.path} is not empty and holds no run; choose another --out.")
         make_folder(self.path)
         if not os.access(self.path, os.W_OK):
             raise RivalsError(f"{self.path} cannot be written to; choose another --out.")
-        write_yaml(self.config, config(settings, stream))
+        self._sweep()
+
+    @contextlib.contextmanager
+    def _reachable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RivalsError(
+                f"{self.path} cannot be used ({error.strerror}); choose another --out."
+            ) from error
+
+    def _sweep(self) -> None:
+        """Remove what a killed run left half-written."""
+        for path in self.path.rglob(".*.part"):
+            path.unlink(missing_ok=True)
 
     def resume(self, settings: Settings, stream: Stream) -> None:
         """Make sure that the folder holds the very run that is asked for."""
-        if not self.config.exists():
-            raise RivalsError(f"{self.path} holds no run to resume; leave out --resume to start one.")
+        with self._reachable():
+            found = self.config.exists()
+        if not found:
+            raise RivalsError(
+                f"{self.path} holds no run to resume; leave out --resume to start one."
+            )
         stored, wanted = self.read_config(), config(settings, stream)
         for key in wanted:
             if key == "versions":
@@ -74,6 +100,8 @@ class RunFolder:
                     f"{self.path} holds another run: {difference}; "
                     "resume with the settings it was started with, or choose another --out."
                 )
+        with self._reachable():
+            self._sweep()
 
     def read_config(self) -> dict[str, Any]:
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rivals.errors import RivalsError
 from rivals.methods import Method, Step
 from rivals.runs.checkpoint import Checkpoint, CheckpointFolder
 from rivals.runs.folder import RunFolder
@@ -109,10 +110,17 @@ class Run:
     def restore(self, checkpoints: CheckpointFolder) -> None:
         """Go back to what a checkpoint holds."""
         checkpoint = checkpoints.load()
-        self.method.load(checkpoint.state)
+        try:
+            self.method.load(checkpoint.state)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise RivalsError(
+                f"The checkpoint {checkpoints.folder} does not fit this run "
+                f"({type(error).__name__}); use the version of rivals that wrote it."
+            ) from error
         self.done = checkpoint.done
         self.results = Results(checkpoint.results)
         self.measured = Measured.from_dict(checkpoint.measured)
         self.resuming = len(self.method.known) > checkpoint.done
         if self.done:
             self.results.write(self.folder.results)
+        self.folder.write_measured(self.measured)

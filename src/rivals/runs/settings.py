@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -79,18 +81,18 @@ def build(cls: type[Any], values: dict[str, Any]) -> Any:
 def coerce(key: str, value: Any, hint: Any) -> Any:
     """`value` as the type a setting has, or one sentence about what was expected."""
     if typing.get_origin(hint) is tuple:
-        items = value.replace("-", ",").split(",") if isinstance(value, str) else value
+        items = _items(value) if isinstance(value, str) else value
         items = items if isinstance(items, list | tuple) else [items]
         return tuple(coerce(key, item, typing.get_args(hint)[0]) for item in items if item != "")
     if isinstance(hint, types.UnionType):
         hint = typing.get_args(hint)[0]
+    given = value
     if isinstance(value, str) and hint is not str:
-        value = yaml.safe_load(value)
+        with contextlib.suppress(yaml.YAMLError):
+            value = yaml.safe_load(value)
         if isinstance(value, str) and hint is float:  # YAML reads 1e-3 as text
-            try:
+            with contextlib.suppress(ValueError):
                 value = float(value)
-            except ValueError:
-                value = None
     whole = isinstance(value, int) and not isinstance(value, bool)
     if hint is float and (whole or isinstance(value, float)):
         return float(value)
@@ -101,7 +103,12 @@ def coerce(key: str, value: Any, hint: Any) -> Any:
     if hint is str and isinstance(value, str | int | float):
         return str(value)
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-    raise RivalsError(f"{key} must be {names[hint]}, but is '{value}'.")
+    raise RivalsError(f"{key} must be {names[hint]}, but is '{given}'.")
+
+
+def _items(text: str) -> list[str]:
+    """`16-48-400`, `16,48,400` or `[16, 48, 400]` → its items."""
+    return re.split(r"\s*,\s*|(?<=\d)-", text.strip().removeprefix("[").removesuffix("]").strip())
 
 
 def parse_overrides(texts: list[str]) -> dict[str, str]:

@@ -1,10 +1,23 @@
 """Tasks and streams of tasks."""
 
+from rivals.tasks import cifar100 as cifar100
 from rivals.tasks import digits as digits
+from rivals.tasks import five_datasets as five_datasets
+from rivals.tasks import omniglot_rotation as omniglot_rotation
+from rivals.tasks import pmnist as pmnist
+from rivals.tasks import tiny_imagenet as tiny_imagenet
 from rivals.tasks.stream import Benchmark, Lesson, Stream, streams
 from rivals.tasks.task import Batch, Examples, Preprocessing, Task, batch_count, epoch
 
 __all__ = [
-    "Batch", "Benchmark", "Examples", "Lesson", "Preprocessing", "Stream", "Task", "batch_count", "epoch",
+    "Batch",
+    "Benchmark",
+    "Examples",
+    "Lesson",
+    "Preprocessing",
+    "Stream",
+    "Task",
+    "batch_count",
+    "epoch",
     "streams",
 ]

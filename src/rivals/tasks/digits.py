@@ -44,7 +44,9 @@ class DigitsSettings:
 
     def __post_init__(self) -> None:
         if self.tasks not in (1, 2, 5, 10):
-            raise RivalsError(f"tasks is {self.tasks}, but the ten digits split into 1, 2, 5 or 10.")
+            raise RivalsError(
+                f"tasks is {self.tasks}, but the ten digits split into 1, 2, 5 or 10."
+            )
         if self.class_order not in ("natural", "seeded"):
             raise RivalsError(f"class_order is '{self.class_order}'; use natural or seeded.")
 

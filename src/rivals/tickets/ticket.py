@@ -1,8 +1,8 @@
 """A ticket: the small network of one task, with all it takes to use it, as a folder.
 
-    ticket.json           task, classes, preprocessing, architecture, winners, accuracy, cost
-    weights.safetensors   its weights, nothing else
-    README.md             its card
+ticket.json           task, classes, preprocessing, architecture, winners, accuracy, cost
+weights.safetensors   its weights, nothing else
+README.md             its card
 """
 
 from __future__ import annotations
@@ -82,10 +82,14 @@ class Ticket:
         try:
             data = (folder / "weights.safetensors").read_bytes()
         except OSError as error:
-            raise RivalsError(f"The ticket {folder} has no readable weights ({error.strerror}).") from error
+            raise RivalsError(
+                f"The ticket {folder} has no readable weights ({error.strerror})."
+            ) from error
         try:
             if digest(data) != facts["sha256"]:
-                raise RivalsError(f"The weights of the ticket {folder} were altered: checksums differ.")
+                raise RivalsError(
+                    f"The weights of the ticket {folder} were altered: checksums differ."
+                )
             prepare = facts["preprocessing"]
             return cls(
                 build(facts["architecture"], safetensors.torch.load(data)),
@@ -96,8 +100,13 @@ class Ticket:
                 facts["winners"],
                 facts["accuracy"],
             )
-        except (KeyError, TypeError, IndexError, safetensors.SafetensorError) as error:
-            raise RivalsError(f"The ticket {folder} is damaged: {error!r} is missing.") from error
+        except (
+            LookupError, TypeError, ValueError, AttributeError, RuntimeError, safetensors.SafetensorError
+        ) as error:  # fmt: skip
+            raise RivalsError(
+                f"The ticket {folder} is damaged: its ticket.json is not complete or does not fit "
+                f"its weights ({type(error).__name__})."
+            ) from error
 
 
 def _tensors(network: fx.GraphModule) -> dict[str, Tensor]:

@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-slow lint types clean
+.DEFAULT_GOAL := demo
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(VENV)/installed  ## learn five tasks from the bundled digits, one after the other
+	rm -rf runs/demo
+	$(BIN)/rivals run digits --out runs/demo
+	@echo
+	@echo "Next:"
+	@echo "  $(BIN)/rivals info runs/demo                                  what it learned, ticket by ticket"
+	@echo "  $(BIN)/rivals run digits --method finetune --out runs/forgets  the same tasks without competition: watch it forget"
+	@echo "  $(BIN)/rivals run digits-permuted --out runs/permuted          twenty tasks"
+	@echo "  $(BIN)/rivals                                                  more examples"
+
+test: lint types  ## everything but the slow tests
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(VENV)/installed  ## minutes of training
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,133 @@
+"""CIFAR's official files are Python 2 pickles. This reader runs nothing that a pickle names.
+
+The globals a plain numpy array needs are answered with stand-ins that only collect the array's
+shape, type and bytes; every other global is refused, so no code of a file's choosing is called.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rivals.errors import RivalsError
+
+PLAIN = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"}
+
+
+class _RefusedError(Exception):
+    """What a pickle holds that it must not."""
+
+
+class _Dtype:
+    """Stands for numpy.dtype: a plain code and its byte order."""
+
+    __slots__ = ("code", "order")
+
+    def __init__(self, code: object, *_: object) -> None:
+        self.code = code.decode("ascii") if isinstance(code, bytes) else str(code)
+        self.order = "="
+        if self.code not in PLAIN:
+            raise _RefusedError(f"an array of type '{self.code[:20]}'")
+
+    def __setstate__(self, state: Any) -> None:
+        order = state[1].decode("ascii") if isinstance(state[1], bytes) else str(state[1])
+        if order not in ("<", ">", "|", "="):
+            raise _RefusedError("an array of an unknown byte order")
+        self.order = order
+
+
+class _Array:
+    """Stands for numpy.ndarray until its state has come."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: np.ndarray[Any, Any] | None = None
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, fortran, raw = state
+        if not isinstance(kind, _Dtype) or not isinstance(raw, bytes):
+            raise _RefusedError("an array that is not made of plain bytes")
+        dtype = np.dtype(kind.code).newbyteorder(kind.order)  # type: ignore[arg-type]
+        if math.prod(shape) * dtype.itemsize != len(raw):
+            raise _RefusedError("an array whose shape and bytes disagree")
+        flat = np.frombuffer(raw, dtype)
+        self.value = flat.reshape(shape, order="F" if fortran else "C")
+
+
+class _StandIn:
+    """Answers a global. Having no state of its own, it cannot be changed from within a pickle."""
+
+    __slots__ = ("_make",)
+    _make: Callable[..., object]
+
+    def __init__(self, make: Callable[..., object]) -> None:
+        object.__setattr__(self, "_make", make)
+
+    def __call__(self, *arguments: object) -> object:
+        return self._make(*arguments)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise _RefusedError("an attempt to change the reader")
+
+    def __setstate__(self, state: object) -> None:
+        raise _RefusedError("an attempt to change the reader")
+
+
+def _refuse(*_: object) -> object:
+    raise _RefusedError("a call to numpy.ndarray")
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """Python 3 writes bytes this way into a protocol 2 pickle."""
+    if encoding not in ("latin1", "latin-1"):
+        raise _RefusedError("text in an unknown encoding")
+    return text.encode("latin-1")
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        match module, name:
+            case (("numpy.core.multiarray" | "numpy._core.multiarray"), "_reconstruct"):
+                return _StandIn(lambda *_: _Array())
+            case "numpy", "ndarray":
+                return _StandIn(_refuse)  # only ever an argument of _reconstruct
+            case "numpy", "dtype":
+                return _StandIn(_Dtype)
+            case "_codecs", "encode":
+                return _StandIn(_encode)
+        raise _RefusedError(f"the global {module[:40]}.{name[:40]}")
+
+
+def _text(key: object) -> str:
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+
+
+def read(data: bytes, name: str) -> dict[str, Any]:
+    """The dictionary in the pickle `data`, its keys as text and its arrays as arrays."""
+    try:
+        found = _Reader(io.BytesIO(data), encoding="bytes").load()
+    except _RefusedError as error:
+        raise RivalsError(
+            f"{name} holds {error}, but CIFAR's files hold only numbers, text, lists and arrays; "
+            "nothing of it was run, fetch the official file again."
+        ) from None
+    except Exception as error:  # a broken pickle can fail in any way the format allows
+        raise RivalsError(
+            f"{name} is not a readable pickle ({type(error).__name__}); "
+            "fetch the official file again."
+        ) from None
+    if not isinstance(found, dict):
+        raise RivalsError(
+            f"{name} holds a {type(found).__name__}, but CIFAR's files hold a dictionary; "
+            "fetch the official file again."
+        )
+    return {
+        _text(key): value.value if isinstance(value, _Array) else value
+        for key, value in found.items()
+    }

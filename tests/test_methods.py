@@ -1,0 +1,218 @@
+"""The contract, over every registered method."""
+
+import inspect
+
+import pytest
+import torch
+
+from rivals.errors import RivalsError
+from rivals.methods import methods
+from rivals.runs import evaluate
+from rivals.tasks import Examples, Lesson, Task
+from toys import TINY, accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
+
+ALL = list(methods)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_learns_a_stream_and_keeps_its_classes(name):
+    method = make(name, epochs=8)
+    found = lessons(3)
+    for lesson in found:
+        teach(method, lesson.task)
+        assert accuracy(method, lesson) > 90
+    for lesson in found:
+        assert method.known[lesson.task.name].classes == lesson.task.classes
+        prediction = method.predict(lesson.test.images[:7], lesson.task.name)
+        assert prediction.tasks == (lesson.task.name,)
+        assert prediction.label.max() < len(lesson.task.classes)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_without_a_task_it_names_one(name):
+    method = make(name, epochs=4)
+    for lesson in lessons(2):
+        teach(method, lesson.task)
+    prediction = method.predict(lesson.test.images, None)
+    assert prediction.tasks == tuple(method.known)
+    assert set(prediction.task.tolist()) <= {0, 1}
+    assert ((prediction.confidence > 0) & (prediction.confidence <= 1)).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_same_seed_gives_the_same_bits_and_another_gives_others(name):
+    def learned(seed):
+        method = make(name, seed=seed, epochs=1)
+        for lesson in lessons(2):
+            teach(method, lesson.task)
+        return ticket_bits(method, lesson.task.name)
+
+    one, again, other = learned(1), learned(1), learned(2)
+    assert same_bits(one, again)
+    assert not same_bits(one, other)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_ticket_predicts_what_the_method_predicts(name):
+    method = make(name, epochs=2)
+    lesson = lessons(1)[0]
+    teach(method, lesson.task)
+    images = lesson.task.preprocessing(lesson.test.images)
+    with torch.no_grad():
+        plain = method.ticket(lesson.task.name)(images)
+        assert torch.allclose(plain, method.logits(images, lesson.task.name), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_state_taken_at_any_step_goes_on_to_the_same_bits(name):
+    found = lessons(2)
+
+    def learn(method, task, stop=None):
+        class Enough(Exception):
+            pass
+
+        def watch(step):
+            if method.position.step == stop:
+                raise Enough
+
+        try:
+            method.learn(task, watch)
+        except Enough:
+            return False
+        method.end_task(task)
+        return True
+
+    whole = make(name)
+    for lesson in found:
+        teach(whole, lesson.task)
+    for stop in (1, 3, 5, 8):
+        halted = make(name)
+        teach(halted, found[0].task)
+        halted.start(found[1].task)
+        assert not learn(halted, found[1].task, stop)
+        resumed = make(name)
+        resumed.load(halted.state())
+        assert learn(resumed, found[1].task)
+        for lesson in found:
+            task = lesson.task.name
+            assert same_bits(ticket_bits(whole, task), ticket_bits(resumed, task))
+        assert resumed.spent == whole.spent
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_awkward_tasks_are_survived(name):
+    task = lessons(1)[0].task
+    pixels, labels = task.train.images, task.train.labels
+
+    def with_train(label, index, relabel=lambda y: y):
+        train = Examples(pixels[index], relabel(labels[index]))
+        return Task(label, task.classes, train, task.validation, task.preprocessing)
+
+    ones = torch.nonzero(labels == 1).flatten()
+    awkward = [
+        Task("one class", ("1",), Examples(pixels[ones], labels[ones] * 0), task.validation,
+             task.preprocessing),
+        with_train("one batch", torch.arange(10)),
+        with_train("last batch of one", torch.arange(41)),
+        with_train("one image", torch.arange(1)),
+        with_train("sorted labels", labels.argsort()),
+        with_train("labels swapped", torch.arange(80), lambda y: 1 - y),
+        with_train("a name / with % signs. and ünïcode", torch.arange(60)),
+    ]  # fmt: skip
+    method = make(name, epochs=1)
+    for each in awkward:
+        teach(method, each)
+        assert torch.isfinite(method.logits(task.preprocessing(pixels[:4]), each.name)).all()
+    other = make(name, epochs=1)
+    other.load(method.state())
+    for each in awkward:
+        assert same_bits(ticket_bits(method, each.name), ticket_bits(other, each.name))
+
+
+class Untouchable(Examples):
+    """Test data that only the evaluator may open."""
+
+    def __getattribute__(self, name):
+        if name in ("images", "labels"):
+            callers = {frame.function for frame in inspect.stack()[1:3]}
+            files = {frame.filename for frame in inspect.stack()[1:4]}
+            assert any("evaluate" in file for file in files), callers
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_methods_never_see_test_data_nor_the_length_of_the_stream(name):
+    method = make(name, epochs=1)
+    for found in lessons(2):
+        lesson = Lesson(found.task, Untouchable(found.test.images, found.test.labels))
+        teach(method, lesson.task)  # a method is handed the task, and a task has no test data
+        assert not hasattr(lesson.task, "test")
+        assert 0 <= evaluate.known(method, lesson) <= 100
+    source = inspect.getsource(type(method))
+    assert "length" not in source
+    assert ".test" not in source
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_footprint_and_flops_are_counted(name):
+    method = make(name, epochs=1)
+    for lesson in lessons(2):
+        teach(method, lesson.task)
+        assert method.spent > 0
+    footprint = method.footprint()
+    assert sum(footprint.values()) > 0
+    assert all(isinstance(count, int) for count in footprint.values())
+    assert method.full_weights() >= sum(
+        p.numel() for p in method.ticket(lesson.task.name).parameters()
+    )
+
+
+def test_a_task_cannot_be_learned_twice_under_one_name():
+    method = make()
+    task = shortened(lessons(1)[0].task, 50)
+    teach(method, task)
+    with pytest.raises(RivalsError, match="was learned before"):
+        method.start(task)
+
+
+def test_finetuning_forgets_where_independent_networks_do_not():
+    found = lessons(4, "digits-permuted")
+    drop = {}
+    for name in ("finetune", "independent"):
+        method = make(name, epochs=5)
+        when = []
+        for lesson in found:
+            teach(method, lesson.task)
+            when.append(accuracy(method, lesson))
+        drop[name] = when[0] - accuracy(method, found[0])
+    assert drop["independent"] == 0
+    assert drop["finetune"] > 15
+
+
+def test_a_chain_starts_as_a_copy_of_the_network_before():
+    method = make("chain", epochs=1)
+    one, two = lessons(2)
+    teach(method, one.task)
+    method.start(two.task)
+    old, new = method.networks[one.task.name], method.networks[two.task.name]
+    for mine, theirs in zip(new.layers(), old.layers(), strict=True):
+        assert torch.equal(mine.weight, theirs.weight)
+        assert torch.equal(
+            mine.norm.state(two.task.name).mean, theirs.norm.state(one.task.name).mean
+        )
+
+
+def test_flops_of_a_dense_step_are_three_forward_passes():
+    method = make("finetune", network={"network": "mlp", "widths": (32, 32), "units": 1}, epochs=1)
+    task = shortened(lessons(1)[0].task, 40)
+    teach(method, task)
+    forward = 2 * 40 * (64 * 32 + 32 * 32 + 32 * 2)
+    backward = 2 * 40 * (2 * 32 * 32 + 2 * 32 * 2 + 64 * 32)  # no gradient for the input
+    assert method.spent == forward + backward
+
+
+def test_a_settled_step_costs_what_the_native_network_costs():
+    twta = make("random-ticket", network=TINY, epochs=1)
+    native = make("finetune", network=TINY, epochs=1)
+    task = shortened(lessons(1)[0].task, 40)
+    assert teach(twta, task).spent == teach(native, task).spent

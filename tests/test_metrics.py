@@ -1,0 +1,46 @@
+"""Metrics on a matrix worked out by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from rivals.metrics import matrix
+from rivals.metrics.cost import cost
+from rivals.metrics.overlap import consecutive_overlap, overlap
+
+WORKED = [[90.0], [80.0, 70.0], [60.0, 50.0, 40.0]]
+
+
+def test_the_worked_matrix():
+    assert matrix.accuracy(WORKED) == 50
+    assert matrix.bwt(WORKED) == -25
+    assert matrix.bti(WORKED) == 25
+    assert matrix.forgetting(WORKED) == 25
+    assert matrix.learning_accuracy(WORKED) == pytest.approx(66.67, abs=0.01)
+
+
+def test_forgetting_counts_from_the_best_ever():
+    rows = [[50.0], [90.0, 70.0], [60.0, 50.0, 40.0]]
+    assert matrix.forgetting(rows) == pytest.approx((30 + 20) / 2)
+    assert matrix.bti(rows) == pytest.approx((-10 + 20) / 2)
+
+
+def test_one_task_forgets_nothing():
+    assert matrix.bti([[80.0]]) == 0
+    assert str(matrix.bti([[80.0], [80.0, 70.0]])) == "0.0"  # never "-0.0"
+
+
+def test_overlap_is_the_share_of_blocks_with_one_winner():
+    one = [torch.tensor([0, 1, 2]), torch.tensor([3])]
+    other = [torch.tensor([0, 2, 2]), torch.tensor([0])]
+    assert overlap(one, other) == 50
+    assert consecutive_overlap([one, other, other]) == 75
+    assert consecutive_overlap([one]) is None
+
+
+def test_cost_of_a_plain_network():
+    network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Flatten(), nn.Linear(8 * 16, 5))
+    found = cost(network, (3, 4, 4))
+    assert found.weights == 8 * 27 + 8 + 5 * 128 + 5
+    assert found.macs == 8 * 27 * 16 + 128 * 5
+    assert 4 * found.weights < found.bytes < 4 * found.weights + 1000

@@ -1,0 +1,242 @@
+"""TWTA: protection, inheritance, growth, dropping, and what the gradient touches."""
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from rivals.errors import RivalsError
+from rivals.methods.twta import TWTASettings
+from toys import TINY, accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
+
+
+def test_learns_digits_and_forgets_nothing():
+    method = make(network={"network": "lenet"}, epochs=8)
+    found = lessons(5)
+    for lesson in found:
+        teach(method, lesson.task)
+    assert sum(accuracy(method, lesson) for lesson in found) / 5 >= 96
+
+
+@pytest.mark.parametrize("inherit", ["previous", "none"])
+@pytest.mark.parametrize("units", [2, 4])
+def test_tickets_keep_every_bit_with_momentum_and_decay(inherit, units):
+    method = make(
+        network={**TINY, "units": units}, momentum=0.9, weight_decay=0.01, inherit=inherit, epochs=1
+    )
+    bits, images = {}, {}
+    for lesson in lessons(6, "digits-permuted"):
+        teach(method, shortened(lesson.task, 200))
+        name = lesson.task.name
+        bits[name], images[name] = ticket_bits(method, name), lesson.test.images
+    for name, before in bits.items():
+        assert same_bits(before, ticket_bits(method, name)), name
+
+
+def test_without_protection_old_tickets_change():
+    method = make(protect="none", inherit="none", prefer_free=0.0, grow="never", network=TINY)
+    first, second = lessons(2, "digits-permuted")
+    teach(method, first.task)
+    before = ticket_bits(method, first.task.name)
+    teach(method, second.task)
+    assert not same_bits(before, ticket_bits(method, first.task.name))
+
+
+def test_edges_that_nobody_claimed_are_untrained_after_a_task():
+    method = make(epochs=1)
+    teach(method, lessons(1)[0].task)
+    for layer in method.network.layers():
+        weight = layer.weight
+        untrained = weight.untrained(torch.arange(weight.rows), torch.arange(weight.columns))
+        free = weight.uses == 0
+        assert torch.equal(weight.values[free], untrained[free])
+        assert not torch.equal(weight.values[~free], untrained[~free])
+
+
+def test_dropping_every_task_leaves_the_network_as_it_was_made():
+    method = make(epochs=1)
+    fresh = [layer.weight.values.clone() for layer in method.network.layers()]
+    for lesson in lessons(4):
+        teach(method, lesson.task)
+    for task in list(method.known):
+        method.drop(task)
+    for layer, before in zip(method.network.layers(), fresh, strict=True):
+        assert torch.equal(layer.weight.values[: len(before), : before.shape[1]], before)
+        assert layer.weight.uses.sum() == 0
+    assert not method.network.heads.tasks
+
+
+LESSONS = lessons(1, "digits-permuted")
+
+
+@given(
+    acts=st.lists(st.sampled_from(["learn", "learn", "learn", "grow", "drop"]), max_size=9),
+    seed=st.integers(0, 999),
+    units=st.sampled_from([1, 2, 3]),
+    inherit=st.sampled_from(["previous", "none"]),
+    data=st.data(),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_sequence_of_learn_grow_and_drop_keeps_surviving_tickets(
+    acts, seed, units, inherit, data
+):
+    network = {"network": "mlp", "widths": (6, 6), "units": units}
+    method = make(network=network, seed=seed, epochs=1, inherit=inherit, weight_decay=0.01)
+    alive = {}
+    for number, act in enumerate(acts):
+        if act == "learn":
+            task = shortened(LESSONS[0].task, 60, name=f"task {number}")
+            teach(method, task)
+            alive[task.name] = ticket_bits(method, task.name)
+        elif act == "grow":
+            rivals = method.network.rivals()
+            method.network.grow(data.draw(st.sampled_from(rivals)))
+        elif alive:
+            gone = data.draw(st.sampled_from(sorted(alive)))
+            method.drop(gone)
+            del alive[gone]
+        for name, before in alive.items():
+            assert same_bits(before, ticket_bits(method, name)), (act, name)
+    other = make(network=network, seed=seed, epochs=1, inherit=inherit, weight_decay=0.01)
+    other.load(method.state())  # the stack of claims alone gives every ticket back
+    for name, before in alive.items():
+        assert same_bits(before, ticket_bits(other, name))
+
+
+def test_growth_is_automatic_and_leaves_room():
+    method = make(network={**TINY, "units": 2}, epochs=1)
+    for lesson in lessons(8, "digits-permuted"):
+        teach(method, shortened(lesson.task, 80))
+        facts = method.task_facts(lesson.task.name)
+        assert min(facts["trainable"].values()) >= 0.25 or facts["units"][0] > 2
+    assert method.network.rivals()[0].units > 2
+
+
+def test_a_full_network_that_may_not_grow_says_so_and_keeps_its_tasks():
+    method = make(network={**TINY, "units": 1}, grow="never", epochs=1)
+    one, two = lessons(2)
+    teach(method, one.task)
+    before = ticket_bits(method, one.task.name)
+    with pytest.raises(RivalsError, match="network is full.*grow=auto"):
+        method.start(two.task)
+    assert same_bits(before, ticket_bits(method, one.task.name))
+    assert list(method.known) == [one.task.name]
+
+
+def test_winners_prefer_free_edges():
+    method = make(network={**TINY, "units": 8}, epochs=1)
+    one, two = lessons(2)
+    teach(method, one.task)
+    teach(method, two.task)
+    first = [w.tolist() for w in method.winners(one.task.name)]
+    second = [w.tolist() for w in method.winners(two.task.name)]
+    assert all(a != b for a, b in zip(first[0], second[0], strict=True))
+
+
+@pytest.mark.parametrize("way", ["relaxed", "gated", "sparse"])
+def test_every_way_to_compete_learns(way):
+    method = make(way=way, epochs=6, compete=0.3)
+    lesson = lessons(1)[0]
+    assert accuracy(teach(method, lesson.task), lesson) > 90
+
+
+def test_one_draw_per_example():
+    method = make(way="relaxed", per_example=True, epochs=4)
+    lesson = lessons(1)[0]
+    assert accuracy(teach(method, lesson.task), lesson) > 90
+
+
+def density(**changes):
+    method = make(compete=1.0, epochs=1, live=2, live_end=2, protect="none", **changes)
+    lesson = lessons(1)[0]
+    return teach(method, lesson.task).task_facts(lesson.task.name)["gradient_density"]
+
+
+def test_the_gradient_is_as_dense_as_what_was_live():
+    everything = density(way="relaxed")
+    assert everything > 0.5
+    assert density(way="sparse") < 0.5 * everything
+    winners = density(way="relaxed", gradient_keep="winner")
+    assert winners < 0.3 * everything  # one of four units
+    favourites = density(way="relaxed", gradient_keep="threshold", gradient_threshold=0.3)
+    assert favourites < 0.5 * everything
+
+
+def test_gradient_keep_winner_leaves_the_others_alone():
+    method = make(way="relaxed", gradient_keep="winner", compete=1.0, epochs=1, spread=0.1)
+    task = shortened(lessons(1)[0].task, 40)
+    method.start(task)
+    before = [layer.weight.values.clone() for layer in method.network.layers()]
+    method.learn(task, lambda step: None)  # a single step
+    for layer, old in zip(method.network.layers(), before, strict=True):
+        moved = (layer.weight.values != old).flatten(1).any(1).view(4, -1)  # (units, blocks)
+        assert (moved.sum(0) <= 1).all()
+
+
+def test_loss_over_all_seen_classes_freezes_old_heads():
+    method = make(loss_over="seen", epochs=8)
+    one, two = lessons(2)
+    teach(method, one.task)
+    old = {k: v.clone() for k, v in method.network.heads[one.task.name].state_dict().items()}
+    teach(method, two.task)
+    assert same_bits(old, dict(method.network.heads[one.task.name].state_dict()))
+    assert accuracy(method, two) > 90
+
+
+def test_competition_settles_on_the_posteriors_best():
+    method = make(compete=0.5, epochs=2)
+    task = lessons(1)[0].task
+    method.start(task)
+    seen = {}
+
+    def watch(step):
+        if method.competing:
+            found = [r.posteriors[task.name].detach().argmax(1) for r in method.network.rivals()]
+            seen["last"] = found
+
+    method.learn(task, watch)
+    assert not method.competing
+    for found, won in zip(seen["last"], method.winners(task.name), strict=True):
+        assert torch.equal(found, won)
+
+
+def test_random_ticket_never_competes_but_is_otherwise_twta():
+    method = make("random-ticket", epochs=4)
+    lesson = lessons(1)[0]
+    method.start(lesson.task)
+    assert not method.competing
+    assert method.settings == TWTASettings(epochs=4)
+    method.learn(lesson.task, lambda step: None)
+    method.end_task(lesson.task)
+    assert accuracy(method, lesson) > 90
+
+
+def test_the_paper_preset_runs():
+    literal = {"unit": "linear", "norm": "none", "initial": "glorot"}
+    method = make(
+        network={**TINY, **literal}, compete=1.0, way="relaxed", spread=0.0, momentum=0.0, lr=0.1,
+        posterior_optimiser="sgd", prefer_free=0.0, protect="none", inherit="none", grow="never",
+    )  # fmt: skip
+    for lesson in lessons(2):
+        teach(method, lesson.task)
+    assert all(torch.isfinite(layer.weight.values).all() for layer in method.network.layers())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"compete": 1.5}, "compete is 1.5, but is a share"),
+        ({"way": "loud"}, "way is 'loud'; use relaxed, gated or sparse"),
+        ({"live": 1, "live_end": 2}, "live goes from 1 to 2"),
+        ({"temperature": 0.0}, "temperature is 0.0, but must be positive"),
+        ({"spread": -1.0}, "spread is -1.0"),
+        ({"per_example": True}, "per_example needs way=relaxed"),
+        ({"epochs": 0}, "epochs is 0, but must be at least 1"),
+        ({"lr": float("nan")}, "lr is nan"),
+        ({"momentum": 1.0}, "momentum is 1.0"),
+        ({"protect": "all"}, "protect is 'all'; use edges or none"),
+    ],
+)
+def test_settings_out_of_range(changes, words):
+    with pytest.raises(RivalsError, match=words):
+        TWTASettings(**changes)

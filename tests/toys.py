@@ -1,0 +1,49 @@
+"""Small real things that tests share: tasks cut from the bundled digits, methods, quick learning."""
+
+import torch
+
+from rivals.methods import methods
+from rivals.networks import NetworkPlan, NetworkSettings
+from rivals.seeds import Seed
+from rivals.tasks import Examples, Task, streams
+
+TINY = {"network": "mlp", "widths": (16, 16), "units": 4}
+
+
+def lessons(count=3, benchmark="digits", seed=0, **settings):
+    found = streams[benchmark]
+    stream = found.build(found.settings(**settings), Seed(seed))
+    return [stream.lesson(index) for index in range(count)]
+
+
+def shortened(task, images, name=None):
+    """The same task with only a few training images."""
+    train = Examples(task.train.images[:images], task.train.labels[:images])
+    return Task(name or task.name, task.classes, train, task.validation, task.preprocessing)
+
+
+def make(method="twta", network=None, seed=0, shape=(1, 8, 8), **settings):
+    cls = methods[method]
+    plan = NetworkPlan(NetworkSettings(**(network or TINY)), shape)
+    return cls(plan, cls.settings_class(**{"epochs": 2, **settings}), Seed(seed))
+
+
+def teach(method, task):
+    method.start(task)
+    method.learn(task, lambda step: None)
+    method.end_task(task)
+    return method
+
+
+def accuracy(method, lesson, task="own"):
+    prediction = method.predict(lesson.test.images, lesson.task.name if task == "own" else task)
+    return 100 * float((prediction.label == lesson.test.labels).float().mean())
+
+
+def ticket_bits(method, task):
+    """Every bit of a ticket, for comparison."""
+    return {k: v.clone() for k, v in method.ticket(task).state_dict().items()}
+
+
+def same_bits(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
