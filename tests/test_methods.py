@@ -68,16 +68,16 @@ def test_a_state_taken_at_any_step_goes_on_to_the_same_bits(name):
     found = lessons(2)
 
     def learn(method, task, stop=None):
-        class Enough(Exception):
+        class EnoughError(Exception):
             pass
 
         def watch(step):
             if method.position.step == stop:
-                raise Enough
+                raise EnoughError
 
         try:
             method.learn(task, watch)
-        except Enough:
+        except EnoughError:
             return False
         method.end_task(task)
         return True

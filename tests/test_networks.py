@@ -140,7 +140,7 @@ def test_weights_are_initialised_for_the_fan_that_is_live():
 
 
 def test_a_width_that_the_units_do_not_divide_names_the_nearest():
-    with pytest.raises(RivalsError, match="width 50 .* 8 units; use a width of 48 or 56"):
+    with pytest.raises(RivalsError, match=r"width 50 .* 8 units; use a width of 48 or 56"):
         plan("mlp", 8, widths=(50, 800)).rivals(Seed(0))
 
 

@@ -117,7 +117,7 @@ def test_a_full_network_that_may_not_grow_says_so_and_keeps_its_tasks():
     one, two = lessons(2)
     teach(method, one.task)
     before = ticket_bits(method, one.task.name)
-    with pytest.raises(RivalsError, match="network is full.*grow=auto"):
+    with pytest.raises(RivalsError, match=r"network is full.*grow=auto"):
         method.start(two.task)
     assert same_bits(before, ticket_bits(method, one.task.name))
     assert list(method.known) == [one.task.name]

@@ -1,4 +1,4 @@
-"""Small real things that tests share: tasks cut from the bundled digits, methods, quick learning."""
+"""Small real things that tests share: tasks cut from the bundled digits, methods, learning."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Errors a person can act on: one sentence that says what was found, what was expected, what to do."""
+"""Errors a person can act on: in one sentence what was found, what was expected, what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class RivalsError(Exception):
-    """The user's mistake or the machine's limit, told in one sentence; the command line exits with 2."""
+    """The user's mistake or the machine's limit, in one sentence; the command line exits with 2."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> RivalsError:

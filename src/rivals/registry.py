@@ -1,4 +1,4 @@
-"""A registry is a dictionary and a decorator; a missing name is answered with the nearest known ones."""
+"""A registry is a dictionary and a decorator; a missing name is answered with the nearest ones."""
 
 from __future__ import annotations
 

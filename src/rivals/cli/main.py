@@ -1,4 +1,4 @@
-"""The command line: one verb per file, errors in one sentence, exit status 2 for the user's mistakes."""
+"""The command line: one verb per file; a user's mistake is one sentence and exit status 2."""
 
 from __future__ import annotations
 

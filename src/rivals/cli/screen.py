@@ -1,4 +1,4 @@
-"""What a person sees of a run: a bar per task, a line after it, tables at the end. Quiet in a pipe."""
+"""What a person sees of a run: a bar per task, a line after it, tables at the end."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Members(ABC):
     def each(self, wanted: Collection[str] | None = None) -> Iterator[tuple[str, bytes]]:
         """(name, bytes) of the wanted files (all if None), in the order that is quick to read."""
 
-    def close(self) -> None:  # noqa: B027 - only a zip stays open
+    def close(self) -> None:
         """Closes what is open."""
 
 

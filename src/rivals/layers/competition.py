@@ -65,7 +65,7 @@ class Live:
 
 
 def relaxed(sample: Tensor) -> Live:
-    """Eq. 5 as printed: every unit is computed and scaled by ξ̂. `sample`: ([batch,] blocks, units)."""
+    """Eq. 5 as printed: every unit of `sample` ([batch,] blocks, units) is scaled by its ξ̂."""
     gates = sample.transpose(-1, -2).flatten(-2)
     return Live(torch.arange(gates.shape[-1]), gates, gates)
 

@@ -14,7 +14,7 @@ from rivals.layers.norm import key
 
 
 class Head(nn.Module):
-    """Scores for the classes of one task: weight (classes, width, positions), one column per unit."""
+    """Scores for the classes of one task: weight (classes, width, positions), a column per unit."""
 
     def __init__(self, classes: int, width: int, positions: int, live: int, seed: int) -> None:
         super().__init__()

@@ -80,7 +80,7 @@ class TaskNorm(nn.Module):
     def forward(self, values: Tensor, task: str, ids: Tensor | None = None) -> Tensor:
         """Normalise `values` (batch, channels, …) of the units `ids`.
 
-        A state that was reduced to winners has one channel per block, and id mod blocks is the block.
+        A state reduced to winners has one channel per block, and id mod blocks is the block.
         """
         if key(task) not in self.tasks:
             return values

@@ -27,7 +27,7 @@ def _count(ids: Tensor, axis: int, salt: int) -> Words:
 
 
 def standard_normal(seed: int, rows: Tensor, columns: Tensor, taps: int) -> Tensor:
-    """N(0, 1) weights of the edges rows × columns, each of `taps` weights: (rows, columns, taps)."""
+    """N(0, 1) weights of the edges rows × columns with `taps` each: (rows, columns, taps)."""
     words = _mix(_count(rows, 0, 1) ^ np.uint64(seed))
     words = _mix(words ^ _count(columns, 1, 2))
     words = _mix(words ^ _count(torch.arange(taps), 2, 3))

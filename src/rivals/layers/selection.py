@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Slice:
-    """The live part of a layer's shared weight: a leaf to train, and the edges that must not move."""
+    """The live part of a shared weight: a leaf to train, and the edges that must not move."""
 
     weight: SharedWeight
     rows: Tensor

@@ -49,15 +49,15 @@ class SharedWeight:
         return self.uses[rows.unsqueeze(1), columns] == 0
 
     def free_share(self, columns: Tensor | None = None) -> Tensor:
-        """For every row, the share of its edges (to `columns`, default all) that is free: (rows,)."""
+        """For every row, the free share of its edges to `columns` (default all): (rows,)."""
         uses = self.uses if columns is None else self.uses[:, columns]
         return (uses == 0).float().mean(1)
 
     def begin(self, ancestor: Tensor | None) -> None:
         """Before a task: free edges become copies of the ancestor ticket's, block by block.
 
-        `ancestor` (row blocks, column blocks, taps) is the slice of the ticket inherited from; every
-        unit of a block then starts as its block's unit in that ticket, but for its protected edges.
+        `ancestor` (row blocks, column blocks, taps) is the slice of the ticket inherited from;
+        every unit of a block then starts as its block's unit in that ticket, but for edges in use.
         """
         if ancestor is None:
             return
@@ -96,7 +96,7 @@ class SharedWeight:
         self.values[rows.unsqueeze(1), columns] = torch.where(free, untrained, kept)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Grow to rows × columns; ids are only appended, so every old edge keeps its place and bits."""
+        """Grow to rows × columns; ids are only appended, so old edges keep their place and bits."""
         if (rows, columns) == (self.rows, self.columns):
             return
         values = self.untrained(torch.arange(rows), torch.arange(columns))

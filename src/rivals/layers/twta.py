@@ -30,7 +30,7 @@ class TWTALayer(nn.Module):
     """What dense and convolutional layers share: rivals, one weight, a norm per task.
 
     `rivals` may be shared with other layers, whose units then win together. `unit` is "relu" or
-    "linear" (the paper's letter). `activate=False` leaves the non-linearity to whoever adds flows up.
+    "linear" (the paper's letter). `activate=False` leaves the ReLU to whoever adds flows up.
     """
 
     weight: SharedWeight
@@ -60,7 +60,7 @@ class TWTALayer(nn.Module):
         raise NotImplementedError
 
     def connect(self, values: Tensor, weight: Tensor) -> Tensor:
-        """Values of the live columns and the live slice (rows, columns, taps) → values of the rows."""
+        """Values of live columns, and the live slice (rows, columns, taps) → values of the rows."""
         raise NotImplementedError
 
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:

@@ -29,7 +29,7 @@ from rivals.tasks import Batch, Preprocessing, Task, batch_count, epoch
 
 @dataclass(frozen=True)
 class Training:
-    """Settings that every method has. A method adds its own in a dataclass derived from this one."""
+    """Settings that every method has; a method adds its own in a dataclass derived from this."""
 
     epochs: int = 10
     batch: int = 40
@@ -102,7 +102,7 @@ Watch = Callable[[Step], None]
 
 
 class Method(ABC):
-    """Learns tasks one after the other. Subclasses fill in `open`, `logits` and what they change."""
+    """Learns tasks one after the other."""
 
     settings: Training
     settings_class: type[Training] = Training
@@ -177,7 +177,7 @@ class Method(ABC):
         return 1.0
 
     def winners(self, task: str) -> list[Tensor]:
-        """The units that won `task`, (blocks,) for each set of rivals; empty without a competition."""
+        """The units that won `task`, (blocks,) for each set of rivals; empty if nobody competed."""
         return []
 
     def task_facts(self, task: str) -> dict[str, Any]:
@@ -210,9 +210,9 @@ class Method(ABC):
                 result = self.counted_step(batch)
                 if not math.isfinite(result.loss):
                     raise RivalsError(
-                        f"The loss became {result.loss} in task '{task.name}' at step {at.step + 1} "
-                        f"of {at.steps}; lower lr (now {self.settings.lr}) and start anew: "
-                        "the last good state is kept."
+                        f"The loss became {result.loss} in task '{task.name}' at step "
+                        f"{at.step + 1} of {at.steps}; lower lr (now {self.settings.lr}) and start "
+                        "anew: the last good state is kept."
                     )
                 at.batch, at.step = at.batch + 1, at.step + 1
                 watch(result)
@@ -231,7 +231,7 @@ class Method(ABC):
         self.known[task.name] = Known(task.classes, task.preprocessing)
 
     def counted_step(self, batch: Batch) -> Step:
-        """A step, with its FLOPs on the account. The first of its kind is counted, the rest charged."""
+        """A step and its FLOPs: the first of its kind is counted, the others charged the same."""
         kind = f"{self.phase} × {len(batch.labels)}"
         if kind in self.flops:
             result = self.step(batch)

@@ -3,10 +3,10 @@
 Differs from the paper, by default and each for a reason told in docs/paper.md:
 - the competition takes the first steps of a task, then the winners train alone, with momentum;
 - the posterior starts with clear favourites, learns with Adam, and prefers units with free edges;
-- two units of a block are live at first, then one (`way=sparse`); the paper has all of them (`relaxed`);
+- two units of a block are live at first, then one (`way=sparse`); in the paper all are (`relaxed`);
 - units are ReLU, with a norm that belongs to the task; weights are initialised for the live fan;
-- the edges of a task are protected afterwards, free ones inherit from the task before, and the network
-  grows when room runs short.
+- the edges of a task are protected afterwards, free ones inherit from the task before, and the
+  network grows when room runs short.
 `--preset paper` is the literal recipe.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,67 +23,16 @@ from torch import Tensor, fx, nn
 from rivals.errors import RivalsError
 from rivals.layers import Draw, Rivals, Settled, Slice
 from rivals.layers.competition import anneal, live_count
-from rivals.methods.method import Method, Training, methods, one_of
-from rivals.methods.state import Part, State, load_optimiser, optimiser_tensors
-from rivals.networks import NetworkPlan, stack
+from rivals.methods import twta_state
+from rivals.methods.method import Method, methods
+from rivals.methods.state import State
+from rivals.methods.twta_settings import TWTASettings
+from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.tasks import Batch, Task, epoch
 
 DENSITY_EVERY = 20  # steps between two looks at how dense the gradient is
 ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
-
-
-@dataclass(frozen=True)
-class TWTASettings(Training):
-    """How units compete, and what becomes of their edges."""
-
-    compete: float = 0.2  # share of a task's steps in which units compete; 1 is the paper
-    way: str = "sparse"  # relaxed | gated | sparse
-    live: int = 2  # units of a block that are live at first (sparse)
-    live_end: int = 1  # and when the competition ends
-    per_example: bool = False  # a draw for each example instead of each step (relaxed)
-    temperature: float = 0.67  # τ at the first step
-    temperature_end: float = 0.01
-    spread: float = 4.0  # standard deviation of log π at the start; 0: Glorot-normal
-    posterior_optimiser: str = "adam"  # adam | sgd
-    posterior_lr: float = 0.1
-    prefer_free: float = 20.0  # what a unit with only free edges has ahead, in log π
-    gradient_keep: str = "all"  # all | winner | threshold
-    gradient_threshold: float = 0.01  # posterior below which a unit's gradient is dropped
-    loss_over: str = "task"  # task: the task's classes | seen: all classes so far, old heads frozen
-    protect: str = "edges"  # edges | none
-    inherit: str = "previous"  # previous | none
-    grow: str = "auto"  # auto | never
-    grow_below: float = 0.25  # grow a layer when less of its ticket would be trainable
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "way", ("relaxed", "gated", "sparse"))
-        one_of(self, "posterior_optimiser", ("adam", "sgd"))
-        one_of(self, "gradient_keep", ("all", "winner", "threshold"))
-        one_of(self, "loss_over", ("task", "seen"))
-        one_of(self, "protect", ("edges", "none"))
-        one_of(self, "inherit", ("previous", "none"))
-        one_of(self, "grow", ("auto", "never"))
-        for name in ("compete", "grow_below", "gradient_threshold"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise RivalsError(f"{name} is {getattr(self, name)}, but is a share from 0 to 1.")
-        for name in ("temperature", "temperature_end", "posterior_lr"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RivalsError(f"{name} is {getattr(self, name)}, but must be positive.")
-        for name in ("spread", "prefer_free"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise RivalsError(f"{name} is {getattr(self, name)}, but must not be negative.")
-        if not 1 <= self.live_end <= self.live:
-            raise RivalsError(
-                f"live goes from {self.live} to {self.live_end}; it falls, and ends at 1 or above."
-            )
-        if self.per_example and self.way != "relaxed":
-            raise RivalsError(f"per_example needs way=relaxed, but way is '{self.way}'.")
-
-
-def _bytes(tensor: Tensor) -> int:
-    return int(tensor.numel()) * int(tensor.element_size())
 
 
 @methods.register("twta")
@@ -105,6 +53,7 @@ class TWTA(Method):
         self.current = ""
         self.facts: dict[str, dict[str, Any]] = {}  # of each task, for the results
         self.density = [0.0, 0.0]  # sum and number of looks
+        self.dropped = False  # then edges may have moved between tasks
 
     # A task comes -----------------------------------------------------------------------------
 
@@ -192,7 +141,7 @@ class TWTA(Method):
         return scores
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy over the task's classes, or over all classes seen, old heads being frozen."""
+        """Cross-entropy over the task's classes, or over all seen, old heads being frozen."""
         scores = self.train_logits(batch)
         own = len(self.known[batch.task].classes)
         offset = scores.shape[1] - own
@@ -233,7 +182,7 @@ class TWTA(Method):
         return kept
 
     def update(self) -> None:
-        """SGD. While units compete, live slices move without momentum and are written back at once."""
+        """SGD. While units compete, slices move without momentum and are written back at once."""
         lr = self.settings.lr * (1 - self.position.step / self.position.steps)
         for optimiser in self.optimisers:
             if not isinstance(optimiser, torch.optim.Adam):
@@ -265,7 +214,7 @@ class TWTA(Method):
     # The competition ends ---------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Choose winners (Eq. 3), let the losers go, train the ticket as the small network it is."""
+        """Choose winners (Eq. 3), let the losers go; the ticket then trains as a small network."""
         self.network.settle(self.current)
         if self.settings.protect == "edges":
             self.network.restore_losers(self.current)
@@ -342,100 +291,13 @@ class TWTA(Method):
         """Take a learned task out; the tickets of the others keep every bit."""
         self.network.drop(task)
         del self.known[task], self.facts[task]
+        self.dropped = True
 
     def footprint(self) -> dict[str, int]:
-        state = self.state()
-        tensors = [pair for part in state.values() for pair in part.tensors.items()]
-        claimed = [t for name, t in tensors if name.endswith((".claimed", ".values"))]
-        every = sum(_bytes(tensor) for _, tensor in tensors)
-        weights = sum(_bytes(tensor) for tensor in claimed)
-        return {"weights": weights, "tasks": every - weights}
-
-    # Saving -----------------------------------------------------------------------------------
+        return twta_state.footprint(self)
 
     def state(self) -> State:
-        common = self.common_part()
-        common.facts["units"] = [rivals.units for rivals in self.network.rivals()]
-        common.facts["facts"], common.facts["density"] = self.facts, self.density
-        common.facts["current"], common.facts["competing"] = self.current, self.competing
-        parts: State = {"common": common}
-        for task in self.known:
-            if task != self.current:
-                tensors = stack.task_tensors(self.network, task)
-                if self.settings.protect == "edges":
-                    tensors |= stack.claimed_tensors(self.network, task)
-                parts[f"task/{task}"] = Part(tensors, fixed=self.settings.protect == "edges")
-        if self.current:
-            parts["working"] = Part(self.working_tensors())
-        if self.settings.protect == "none":
-            weights = enumerate(self.network.layers())
-            parts["weights"] = Part({f"layer{i}.values": x.weight.values for i, x in weights})
-        return parts
-
-    def working_tensors(self) -> dict[str, Tensor]:
-        """The task that is being learned, as it stands."""
-        tensors: dict[str, Tensor] = {}
-        for number, optimiser in enumerate(self.optimisers):
-            tensors |= optimiser_tensors(optimiser, f"optimiser{number}")
-        if self.competing:
-            for i, rivals in enumerate(self.network.rivals()):
-                tensors[f"rivals{i}.posterior"] = rivals.posteriors[self.current].detach()
-            for i, parameter in enumerate(self.own_parameters()):
-                tensors[f"own{i}"] = parameter.detach()
-        else:
-            for part in self.slices():
-                part.write_back()
-            tensors |= stack.task_tensors(self.network, self.current)
-        for i, layer in enumerate(self.network.layers()):
-            rows = torch.nonzero(layer.weight.touched).flatten()
-            tensors |= {f"layer{i}.rows": rows, f"layer{i}.touched": layer.weight.values[rows]}
-            for name, buffer in layer.norm.state(self.current).named_buffers():
-                tensors[f"layer{i}.statistics.{name}"] = buffer
-        return tensors
+        return twta_state.save(self)
 
     def load(self, state: State) -> None:
-        common = state["common"]
-        self.load_common(common)
-        facts = common.facts
-        self.facts, self.density = facts["facts"], facts["density"]
-        self.current, self.competing = facts["current"], facts["competing"]
-        for rivals, units in zip(self.network.rivals(), facts["units"], strict=True):
-            rivals.units = units
-        for layer in self.network.layers():
-            layer.fit()
-        for task in self.known:
-            if task != self.current:
-                stack.load_task(self.network, task, state[f"task/{task}"].tensors)
-                self.network.freeze(task)
-                if self.settings.protect == "edges":
-                    stack.load_claims(self.network, task, state[f"task/{task}"].tensors)
-        if self.settings.protect == "none":
-            for i, layer in enumerate(self.network.layers()):
-                layer.weight.values = state["weights"].tensors[f"layer{i}.values"]
-        if self.current:
-            self.load_working(state["working"].tensors)
-
-    def load_working(self, tensors: dict[str, Tensor]) -> None:
-        task = self.current
-        for i, layer in enumerate(self.network.layers()):
-            rows = tensors[f"layer{i}.rows"]
-            layer.weight.values[rows] = tensors[f"layer{i}.touched"]
-            layer.weight.touched[rows] = True
-        if self.competing:
-            posteriors = [
-                tensors[f"rivals{i}.posterior"] for i in range(len(self.network.rivals()))
-            ]
-            classes = len(self.known[task].classes)
-            self.network.open(task, classes, posteriors)
-            with torch.no_grad():
-                for i, parameter in enumerate(self.own_parameters()):
-                    parameter.copy_(tensors[f"own{i}"])
-            self.prepare_competition()
-        else:
-            stack.load_task(self.network, task, tensors)
-            self.prepare_settled()
-        for i, layer in enumerate(self.network.layers()):
-            for name, buffer in layer.norm.state(task).named_buffers():
-                buffer.copy_(tensors[f"layer{i}.statistics.{name}"])
-        for number, optimiser in enumerate(self.optimisers):
-            load_optimiser(optimiser, tensors, f"optimiser{number}")
+        twta_state.load(self, state)

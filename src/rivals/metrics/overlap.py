@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import Tensor
 
@@ -15,5 +16,5 @@ def overlap(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
 
 def consecutive_overlap(winners: Sequence[Sequence[Tensor]]) -> float | None:
     """The mean overlap of neighbouring tasks."""
-    pairs = [overlap(a, b) for a, b in zip(winners, winners[1:], strict=False)]
+    pairs = [overlap(a, b) for a, b in pairwise(winners)]
     return sum(pairs) / len(pairs) if pairs else None

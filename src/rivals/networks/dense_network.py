@@ -1,4 +1,4 @@
-"""A dense network with a norm and a head for each task: the twin that the reference methods train."""
+"""A dense network with a norm and a head for each task: the twin that reference methods train."""
 
 from __future__ import annotations
 

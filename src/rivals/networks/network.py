@@ -48,7 +48,7 @@ class Network(nn.Module):
         selection: Selection | None = None,
         heads: Sequence[str] | None = None,
     ) -> Tensor:
-        """Scores of the task's classes; with `heads`, of the classes of those tasks, side by side."""
+        """Scores of the task's classes; with `heads`, of all these tasks' classes side by side."""
         flow = self.flow(images, task, selection)
         scores = [self.heads[name](flow) for name in heads or (task,)]
         return scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)

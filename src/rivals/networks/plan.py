@@ -1,4 +1,4 @@
-"""What is needed to build a network and its twins: a name, widths, units, an input shape, a seed."""
+"""What it takes to build a network and its twins: a name, widths, units, an input shape."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NetworkSettings:
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Builds the network of rivals, its dense twin of the same width, and one of a ticket's shape."""
+    """Builds the network of rivals, its dense twin, and the native one of a ticket's shape."""
 
     settings: NetworkSettings
     input_shape: tuple[int, int, int]

@@ -3,7 +3,7 @@
     open(task) ──► competing ──► settle(task) ──► settled ──► close(task) ──► claimed
                   (posteriors)                   (winners)                  (edges in use)
 
-`drop(task)` undoes a claim. Whatever happens, the ticket of every other claimed task keeps its bits.
+`drop(task)` undoes a claim. Whatever happens, the tickets of the other tasks keep every bit.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RivalNetwork(Network):
         )
 
     def drop(self, task: str) -> None:
-        """Take a task out. Edges that others use move to the earliest of them, the rest are freed."""
+        """Take a task out. Edges others use move to the earliest of them; the rest is freed."""
         claim = self.claims.pop(task)
         for number, layer in enumerate(self.layers()):
             rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
@@ -108,13 +108,13 @@ class RivalNetwork(Network):
         self.heads[task].requires_grad_(False)
 
     def grow(self, rivals: Rivals) -> None:
-        """One more rival in every block of `rivals`. Ids are appended; old tickets keep every bit."""
+        """One more rival in every block. Ids are appended, so old tickets keep every bit."""
         rivals.units += 1
         for layer in self.layers():
             layer.fit()
 
     def ticket_slice(self, layer: TWTALayer, task: str) -> Tensor:
-        """The weights of `layer` that the ticket of `task` uses: (row blocks, column blocks, taps)."""
+        """The weights of `layer` that a ticket uses: (row blocks, column blocks, taps)."""
         return layer.weight.read(layer.rivals.winner_ids(task), layer.ticket_columns(task))
 
     def free_shares(self, rivals: Rivals, chosen: dict[Rivals, Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""A protected model is a seed and a stack of claims: what one task adds to it, as tensors, and back.
+"""A protected model is a seed and a stack of claims: what a task adds to it, as tensors, and back.
 
 A task owns the edges that it was the first to use; the values of these, the winners, the norms and
 the head are all there is to store. Which edges are owned follows from the winners of the tasks in

@@ -1,4 +1,4 @@
-"""measured.json: seconds, memory, host and dates; kept apart so that results compare byte for byte."""
+"""measured.json: seconds, memory, host and dates, kept apart so that results compare by bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The bundled data: scikit-learn's 1,797 handwritten digits of 8×8 pixels with values 0 to 16.
 
-`digits` splits the ten classes into tasks of two; `digits-permuted` gives every task all ten classes
-behind its own fixed permutation of the pixels.
+`digits` splits the ten classes into tasks of two; `digits-permuted` gives every task all ten
+classes behind its own fixed permutation of the pixels.
 """
 
 from __future__ import annotations

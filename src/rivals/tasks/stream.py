@@ -49,8 +49,8 @@ streams: Registry[Benchmark] = Registry("benchmark")
 
 
 def stratified(labels: Tensor, share: float, seed: Seed) -> tuple[Tensor, Tensor]:
-    """Indices split in two, class by class: (1 − share, share), at least one on each side of a class
-    that has two or more. Both come back in ascending order."""
+    """Indices split in two, class by class: (1 − share, share), at least one on each side of a
+    class that has two or more. Both come back in ascending order."""
     kept, held = [], []
     generator = seed.torch()
     for label in sorted(set(labels.tolist())):

@@ -1,4 +1,4 @@
-"""What a learner is given: a task with its classes, training and validation examples. Never test data."""
+"""What a learner is given: a task, its classes, training and validation data. Never test data."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step sees. `index` points into the task's portion; `raw` are the pixels as stored."""
+    """What one step sees. `index` points into the training set, `raw` are the stored pixels."""
 
     images: Tensor  # (n, channels, height, width) float32, preprocessed
     labels: Tensor  # (n,) int64, within the task
@@ -71,7 +71,7 @@ def batch_count(examples: int, size: int) -> int:
 
 
 def epoch(portions: Sequence[Task], size: int, seed: Seed, first: int = 0) -> Iterator[Batch]:
-    """The training sets of `portions` once, shuffled, a batch never mixing tasks; from batch `first`.
+    """The training sets of `portions` once, shuffled, from batch `first`; no batch mixes tasks.
 
     The order is a function of the seed, so an epoch that was cut short goes on where it stopped.
     """

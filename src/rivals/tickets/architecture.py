@@ -51,7 +51,7 @@ def describe(network: fx.GraphModule) -> list[dict[str, Any]]:
             nodes.append({"name": node.name, "op": "add", "from": before})
         elif node.op not in ("placeholder", "output"):
             raise RivalsError(
-                f"A ticket cannot hold the operation {node.target}; use the layers of rivals.layers."
+                f"A ticket cannot hold the operation {node.target}; use layers of rivals.layers."
             )
     return nodes
 

@@ -23,6 +23,7 @@ from rivals.tasks import Preprocessing
 from rivals.tickets.architecture import build, describe
 
 FORMAT = 1
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
 
 
 @dataclass
@@ -100,9 +101,7 @@ class Ticket:
                 facts["winners"],
                 facts["accuracy"],
             )
-        except (
-            LookupError, TypeError, ValueError, AttributeError, RuntimeError, safetensors.SafetensorError
-        ) as error:  # fmt: skip
+        except (*DAMAGE, safetensors.SafetensorError) as error:
             raise RivalsError(
                 f"The ticket {folder} is damaged: its ticket.json is not complete or does not fit "
                 f"its weights ({type(error).__name__})."

@@ -1,0 +1,115 @@
+"""Saving TWTA: the stack of claims, and the task that is being learned as it stands at any step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rivals.methods.state import Part, State, load_optimiser, optimiser_tensors
+from rivals.networks import stack
+
+if TYPE_CHECKING:
+    from rivals.methods.twta import TWTA
+
+
+def save(method: TWTA) -> State:
+    """A part for each task that is done, one for the task at work, one for what is common."""
+    network, protected = method.network, method.settings.protect == "edges"
+    common = method.common_part()
+    common.facts["units"] = [rivals.units for rivals in network.rivals()]
+    common.facts["facts"], common.facts["density"] = method.facts, method.density
+    common.facts["current"], common.facts["competing"] = method.current, method.competing
+    parts: State = {"common": common}
+    for task in method.known:
+        if task != method.current:
+            tensors = stack.task_tensors(network, task)
+            if protected:
+                tensors |= stack.claimed_tensors(network, task)
+            parts[f"task/{task}"] = Part(tensors, fixed=protected and not method.dropped)
+    if method.current:
+        parts["working"] = Part(working_tensors(method))
+    if not protected:
+        weights = enumerate(network.layers())
+        parts["weights"] = Part({f"layer{i}.values": layer.weight.values for i, layer in weights})
+    return parts
+
+
+def working_tensors(method: TWTA) -> dict[str, Tensor]:
+    """The task that is being learned: posteriors or winners, norms, head, touched rows, buffers."""
+    network, task, tensors = method.network, method.current, dict[str, Tensor]()
+    for number, optimiser in enumerate(method.optimisers):
+        tensors |= optimiser_tensors(optimiser, f"optimiser{number}")
+    if method.competing:
+        for i, rivals in enumerate(network.rivals()):
+            tensors[f"rivals{i}.posterior"] = rivals.posteriors[task].detach()
+        for i, parameter in enumerate(method.own_parameters()):
+            tensors[f"own{i}"] = parameter.detach()
+    else:
+        for part in method.slices():
+            part.write_back()
+        tensors |= stack.task_tensors(network, task)
+    for i, layer in enumerate(network.layers()):
+        rows = torch.nonzero(layer.weight.touched).flatten()
+        tensors |= {f"layer{i}.rows": rows, f"layer{i}.touched": layer.weight.values[rows]}
+        for name, buffer in layer.norm.state(task).named_buffers():
+            tensors[f"layer{i}.statistics.{name}"] = buffer
+    return tensors
+
+
+def load(method: TWTA, state: State) -> None:
+    """Bring a fresh method to a saved state, bit for bit."""
+    network, protected = method.network, method.settings.protect == "edges"
+    method.load_common(state["common"])
+    facts = state["common"].facts
+    method.facts, method.density = facts["facts"], facts["density"]
+    method.current, method.competing = facts["current"], facts["competing"]
+    for rivals, units in zip(network.rivals(), facts["units"], strict=True):
+        rivals.units = units
+    for layer in network.layers():
+        layer.fit()
+    for task in method.known:
+        if task != method.current:
+            stack.load_task(network, task, state[f"task/{task}"].tensors)
+            network.freeze(task)
+            if protected:
+                stack.load_claims(network, task, state[f"task/{task}"].tensors)
+    if not protected:
+        for i, layer in enumerate(network.layers()):
+            layer.weight.values = state["weights"].tensors[f"layer{i}.values"]
+    if method.current:
+        load_working(method, state["working"].tensors)
+
+
+def load_working(method: TWTA, tensors: dict[str, Tensor]) -> None:
+    """The task at work, as `working_tensors` left it."""
+    network, task = method.network, method.current
+    for i, layer in enumerate(network.layers()):
+        rows = tensors[f"layer{i}.rows"]
+        layer.weight.values[rows] = tensors[f"layer{i}.touched"]
+        layer.weight.touched[rows] = True
+    if method.competing:
+        posteriors = [tensors[f"rivals{i}.posterior"] for i in range(len(network.rivals()))]
+        network.open(task, len(method.known[task].classes), posteriors)
+        with torch.no_grad():
+            for i, parameter in enumerate(method.own_parameters()):
+                parameter.copy_(tensors[f"own{i}"])
+        method.prepare_competition()
+    else:
+        stack.load_task(network, task, tensors)
+        method.prepare_settled()
+    for i, layer in enumerate(network.layers()):
+        for name, buffer in layer.norm.state(task).named_buffers():
+            buffer.copy_(tensors[f"layer{i}.statistics.{name}"])
+    for number, optimiser in enumerate(method.optimisers):
+        load_optimiser(optimiser, tensors, f"optimiser{number}")
+
+
+def footprint(method: TWTA) -> dict[str, int]:
+    """Bytes of claimed weights, and of what else the tasks keep: winners, norms, heads."""
+    parts = save(method).values()
+    tensors = [pair for part in parts for pair in part.tensors.items()]
+    claimed = [t for name, t in tensors if name.endswith((".claimed", ".values"))]
+    weights = sum(tensor.nbytes for tensor in claimed)
+    return {"weights": weights, "tasks": sum(tensor.nbytes for _, tensor in tensors) - weights}

@@ -1,0 +1,140 @@
+"""What the tests of runs share: one thread, small runs, and what must be equal between two runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rivals.cli.main import main
+from rivals.runs.loop import Interrupted
+from rivals.runs.settings import parse_overrides, resolve
+from rivals.runs.start import prepare
+
+CHANGES = ["tasks=2", "epochs=2", "batch=160", "network=mlp", "widths=16-16", "units=2"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def changes() -> list[str]:
+    """The settings of a run of about twenty steps, as --set takes them."""
+    return list(CHANGES)
+
+
+@pytest.fixture(scope="session")
+def words() -> list[str]:
+    """The command line of that run, without its folder."""
+    return ["run", "digits", *(word for change in CHANGES for word in ("--set", change))]
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of that run when nobody interrupts it. Only to be read."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    prepare(resolve("digits", overrides=parse_overrides(CHANGES)), folder).go()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of that run stopped in the middle of its second task. Only to be copied."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    settings = resolve("digits", overrides=parse_overrides(CHANGES))
+    calls = iter(range(1000))
+    with pytest.raises(Interrupted):
+        prepare(settings, folder, asked_to_stop=lambda: next(calls) == 13).go()
+    manifest = json.loads((folder / "checkpoint" / "manifest.json").read_text())
+    assert manifest["done"] == 1
+    assert 0 < manifest["parts"]["common"]["facts"]["position"]["step"]
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every path below `folder`, with the checksum of what it holds."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file()
+        else "folder"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture(scope="session")
+def tree() -> Callable[[Path], dict[str, str]]:
+    return contents
+
+
+@pytest.fixture(scope="session")
+def outcome() -> Callable[[Path], dict[str, Any]]:
+    """All that a run leaves behind but the clock: results, tickets with their winners and weights,
+    and the checkpoint with the checksum of every part."""
+
+    def read(folder: Path) -> dict[str, Any]:
+        manifest = json.loads((folder / "checkpoint" / "manifest.json").read_text())
+        del manifest["measured"], manifest["sha256"]
+        clock = ("measured.json", str(Path("checkpoint") / "manifest.json"))
+        files = {name: mark for name, mark in contents(folder).items() if name not in clock}
+        return {"files": files, "results": (folder / "results.json").read_bytes(), **manifest}
+
+    return read
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command line that must fail: one line on stderr, status 2. Returns the line."""
+
+    def run(*arguments: str | Path) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main([str(word) for word in arguments])
+        printed = capsys.readouterr()
+        assert exit_.value.code == 2, printed
+        assert printed.out == ""
+        assert printed.err.startswith("rivals: "), printed.err
+        assert printed.err.count("\n") == 1, printed.err
+        assert printed.err.endswith("\n"), printed.err
+        return printed.err.strip()
+
+    return run
+
+
+@pytest.fixture
+def accepted(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command line that must succeed, and say nothing on stderr. Returns its output."""
+
+    def run(*arguments: str | Path) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main([str(word) for word in arguments])
+        printed = capsys.readouterr()
+        assert (exit_.value.code, printed.err) == (0, "")
+        return printed.out
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def spawn() -> Callable[..., subprocess.Popen[str]]:
+    """Start python, or a command that was installed with rivals, as a process of its own."""
+    scripts = sysconfig.get_path("scripts")
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    env.pop("RIVALS_DATA", None)
+
+    def start(*arguments: str | Path, command: str = sys.executable, **options: Any) -> Any:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": env}
+        return subprocess.Popen([command, *map(str, arguments)], **{**pipes, **options})
+
+    return start

@@ -1,0 +1,280 @@
+"""A run that is stopped or killed at any moment goes on to the same bits."""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import signal
+import subprocess
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rivals.methods import methods
+from rivals.runs.loop import Interrupted
+from rivals.runs.settings import Settings, resolve
+from rivals.runs.start import prepare
+
+Outcome = Callable[[Path], dict[str, Any]]
+Spawn = Callable[..., "subprocess.Popen[str]"]
+
+NEVER = 1e9  # seconds: no checkpoint inside a task but on a stop
+SMALL = {"epochs": 2, "tasks": 2, "batch": 160, "network": "mlp", "widths": "16-16", "units": 2}
+COMPETE = {"compete": 0.4}
+VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    **{name: ("digits", name, {}) for name in methods},
+    "twta half": ("digits", "twta", {"compete": 0.5, "seed": 3}),
+    "compete to the end": ("digits", "twta", {"compete": 1.0}),
+    "unprotected": ("digits", "twta", {"protect": "none", **COMPETE}),
+    "unprotected to the end": ("digits", "twta", {"protect": "none", "compete": 1.0}),
+    "relaxed": ("digits", "twta", {"way": "relaxed", **COMPETE}),
+    "per example": ("digits", "twta", {"way": "relaxed", "per_example": True, **COMPETE}),
+    "gated": ("digits", "twta", {"way": "gated", **COMPETE}),
+    "posterior by sgd": ("digits", "twta", {"posterior_optimiser": "sgd", **COMPETE}),
+    "all seen classes": ("digits", "twta", {"loss_over": "seen", **COMPETE}),
+    "gradient of winners": ("digits", "twta", {"gradient_keep": "winner", **COMPETE}),
+    "no heritage, decay": ("digits", "twta", {"inherit": "none", "weight_decay": 0.01, **COMPETE}),
+    "no norm, linear": ("digits", "twta", {"norm": "none", "unit": "linear", **COMPETE}),
+    "convolutions": (
+        "digits", "twta", {"network": "conv-small", "widths": "8-8-8", "batch": 320, **COMPETE},
+    ),
+    "residual": ("digits", "twta", {"network": "resnet-small", "widths": "", "batch": 640, **COMPETE}),
+    "growing": ("digits-permuted", "twta", {"tasks": 4, "batch": 480, "grow": "auto", **COMPETE}),
+    "growing at random": ("digits-permuted", "random-ticket", {"tasks": 4, "batch": 480}),
+    "growing, unlike": (
+        "digits-permuted", "twta",
+        {"tasks": 3, "batch": 480, "way": "relaxed", "loss_over": "seen", "inherit": "none"},
+    ),
+    "full twins": ("digits", "chain", {"twin": "dense"}),
+}  # fmt: skip
+EVERY_POINT = ("twta", "joint", "unprotected", "growing")  # each stop by itself, not only in a chain
+
+
+def settings_of(variant: str) -> Settings:
+    benchmark, method, changes = VARIANTS[variant]
+    changes = {**SMALL, **changes}
+    return resolve(benchmark, method, seed=changes.pop("seed", 0), overrides=changes)
+
+
+class Bell:
+    """Asks to stop at the n-th question; counts the questions, one a step and one a task."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.asked = at, 0
+
+    def __call__(self) -> bool:
+        self.asked += 1
+        return self.asked == self.at
+
+
+def stop_and_go(settings: Settings, folder: Path, stops: list[int]) -> int:
+    """Run to the end, stopping at the n-th question of each life; how many stops there were."""
+    for number, stop in enumerate([*stops, 0]):
+        bell = Bell(stop)
+        run = prepare(settings, folder, number > 0, asked_to_stop=bell, save_every=NEVER)
+        try:
+            run.go()
+        except Interrupted:
+            continue
+        return number
+    raise AssertionError("a run that was not asked to stop stopped")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_run_stopped_after_every_step_ends_as_one_never_stopped(
+    variant: str, tmp_path: Path, outcome: Outcome
+) -> None:
+    settings, bell = settings_of(variant), Bell(0)
+    prepare(settings, tmp_path / "whole", asked_to_stop=bell, save_every=NEVER).go()
+    whole = outcome(tmp_path / "whole")
+    if variant.startswith("growing"):
+        tasks = json.loads(whole["results"])["tasks"]
+        assert max(tasks[-1]["units"]) > SMALL["units"], "this variant is here because it grows"
+
+    # After the last task nobody stops any more, so the last question leads to the end.
+    assert stop_and_go(settings, tmp_path / "chain", [1] * bell.asked) == bell.asked - 1
+    assert outcome(tmp_path / "chain") == whole
+
+    points = range(1, bell.asked + 1)
+    some = random.Random(variant).sample(points, 2)
+    for point in points if variant in EVERY_POINT else some:
+        folder = tmp_path / f"stop{point}"
+        assert stop_and_go(settings, folder, [point]) == (point < bell.asked)
+        assert outcome(folder) == whole, f"stopped at question {point} of {bell.asked}"
+
+
+def test_saving_often_changes_nothing(tmp_path: Path, outcome: Outcome) -> None:
+    settings = settings_of("unprotected")
+    prepare(settings, tmp_path / "often", save_every=0).go()
+    prepare(settings, tmp_path / "seldom", save_every=NEVER).go()
+    assert outcome(tmp_path / "often") == outcome(tmp_path / "seldom")
+
+
+def test_resuming_a_finished_run_changes_nothing(
+    finished: Path, tmp_path: Path, outcome: Outcome, words: list[str], accepted: Callable[..., str]
+) -> None:
+    folder = tmp_path / "run"
+    subprocess.run(["cp", "-r", finished, folder], check=True)
+    accepted(*words, "--out", folder, "--resume")
+    assert outcome(folder) == outcome(finished)
+
+
+# Kills in the middle of writing ------------------------------------------------------------------
+
+DRIVER = textwrap.dedent(
+    """
+    import os, random, signal, stat, sys
+    from pathlib import Path
+
+    from rivals.runs.settings import resolve
+    from rivals.runs.start import prepare
+
+    SETTINGS = resolve("digits", sys.argv[2], overrides={
+        "epochs": 1, "tasks": 2, "batch": 500, "network": "mlp", "widths": "8-8", "units": 2,
+    })
+
+    def die_at(number):
+        '''Let the process kill itself at its n-th change of the disk. Returns the counter.'''
+        calls = [0]
+        def watched(change):
+            def instead(*arguments, **options):
+                calls[0] += 1
+                if calls[0] == number:
+                    if change is fsync and stat.S_ISREG(os.fstat(arguments[0]).st_mode):
+                        # A kill comes while a file is half written, too.
+                        os.ftruncate(arguments[0], os.fstat(arguments[0]).st_size // 2)
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return change(*arguments, **options)
+            return instead
+        fsync = os.fsync
+        for name in ("fsync", "replace", "unlink", "mkdir"):
+            setattr(os, name, watched(getattr(os, name)))
+        return calls
+
+    def live(folder, number):
+        '''One life of the run, in a process of its own; how it ended, and how many calls it made.'''
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                calls = die_at(number)
+                resume = (folder / "config.yaml").exists()
+                prepare(SETTINGS, folder, resume, save_every=0).go()
+                os.write(write, str(calls[0]).encode())
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(write)
+        counted = os.read(read, 100)
+        os.close(read)
+        _, ended = os.waitpid(child, 0)
+        return ended, int(counted or 0)
+
+    out, rng = Path(sys.argv[1]), random.Random(1)
+    first, last = (float(share) for share in sys.argv[3:5])
+    ended, total = live(out / "whole", 0)
+    assert (ended, total > 50) == (0, True), (ended, total)
+    for number in range(1 + int(first * total), 1 + int(last * total)):
+        folder = out / str(number)
+        ended, _ = live(folder, number)
+        assert os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL, (number, ended)
+        live(folder, rng.randrange(1, total))  # perhaps killed again
+        ended, _ = live(folder, 0)
+        assert ended == 0, (number, ended)
+    print(total)
+    """
+)
+
+
+@pytest.mark.parametrize("method", ["twta", "finetune"])
+def test_killed_at_any_change_of_the_disk(
+    method: str, tmp_path: Path, outcome: Outcome, spawn: Spawn
+) -> None:
+    driver = spawn("-c", DRIVER, tmp_path / "runs", method, 0, 1)
+    printed, errors = driver.communicate()
+    assert (driver.returncode, errors) == (0, "")
+    folders = sorted((tmp_path / "runs").iterdir())
+    assert len(folders) == int(printed) + 1
+    whole = outcome(tmp_path / "runs" / "whole")
+    for folder in folders:
+        assert outcome(folder) == whole, f"killed at change {folder.name}"
+        assert (folder / "measured.json").exists()
+
+
+# Real processes, real signals --------------------------------------------------------------------
+
+QUICK = ["digits", "--set", "epochs=2", "--save-every", "0"]
+STEPS_A_TASK = 14
+
+
+def reached(folder: Path) -> int:
+    """Steps that the checkpoint in `folder` holds."""
+    try:
+        manifest = json.loads((folder / "checkpoint" / "manifest.json").read_text())
+    except FileNotFoundError:
+        return 0
+    position = manifest["parts"]["common"]["facts"]["position"]
+    inside = position["step"] if position["step"] < position["steps"] else 0
+    return int(manifest["done"]) * STEPS_A_TASK + int(inside)
+
+
+def wait_for(process: subprocess.Popen[str], folder: Path, steps: int) -> None:
+    while process.poll() is None and reached(folder) < steps:
+        time.sleep(0.001)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    prepare(resolve("digits", overrides={"epochs": 2}), folder).go()
+    return folder
+
+
+def test_killed_again_and_again(
+    tmp_path: Path, undisturbed: Path, outcome: Outcome, spawn: Spawn
+) -> None:
+    rng, folder, killed = random.Random(7), tmp_path / "run", 0
+    # During start-up, then at moments spread over the run, the last among the final writes.
+    for steps in [-1, 1, 16, 35, 50, 69, 70]:
+        resume = ["--resume"] if (folder / "config.yaml").exists() else []
+        process = spawn("-m", "rivals.cli.main", "run", *QUICK, "--out", folder, *resume)
+        if steps >= 0:
+            wait_for(process, folder, steps)
+        time.sleep(rng.uniform(0, 0.02 if steps >= 0 else 3))
+        process.kill()
+        _, errors = process.communicate()
+        assert errors == ""
+        killed += process.returncode == -signal.SIGKILL
+    assert killed >= 4
+    process = spawn("-m", "rivals.cli.main", "run", *QUICK, "--out", folder, "--resume")
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert outcome(folder) == outcome(undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_and_told_how_to_go_on(
+    number: signal.Signals, tmp_path: Path, undisturbed: Path, outcome: Outcome, spawn: Spawn
+) -> None:
+    folder = Path("a folder [/b] [bold]") / ":car: 'x'"  # relative, and hard to print and to quote
+    process = spawn("run", *QUICK, "--out", folder, command="rivals", cwd=tmp_path)
+    wait_for(process, tmp_path / folder, 20)
+    process.send_signal(number)
+    printed, told = process.communicate()
+    assert (process.returncode, printed) == (130, ""), told
+    assert 20 <= reached(tmp_path / folder) < 5 * STEPS_A_TASK
+    sentence, command = told.splitlines()
+    assert sentence == "Stopped and saved. Go on with:"
+    program, *arguments = shlex.split(command)
+    again = spawn(*arguments, command=program, cwd=tmp_path)
+    printed, errors = again.communicate()
+    assert (again.returncode, errors) == (0, "")
+    assert "accuracy, task known" in printed
+    assert str(folder / "results.json") in printed
+    assert outcome(tmp_path / folder) == outcome(undisturbed)
