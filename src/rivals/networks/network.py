@@ -22,7 +22,7 @@ class Network(nn.Module):
         for number, layer in enumerate(self.layers()):
             layer.seed = seed.child("layer", number).value
         with torch.no_grad():
-            end = body(Flow(torch.zeros(1, *input_shape), "", Wiring("")))
+            end: Flow = body(Flow(torch.zeros(1, *input_shape), "", Wiring("")))
         self.end = end.source  # the rivals whose winners the heads read; None in a dense network
         live = end.source.blocks if end.source else end.values.shape[1]
         self.positions = end.values.shape[1] // live

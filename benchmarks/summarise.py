@@ -1,0 +1,53 @@
+"""Runs in, one Markdown table out: a row per benchmark, method and preset, mean ± deviation."""
+
+import argparse
+import csv
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from rivals.runs.results import read_results
+
+COLUMNS = {
+    "task known %": lambda r: r["summary"]["accuracy"]["task_known"],
+    "task inferred %": lambda r: r["summary"]["accuracy"]["task_inferred"],
+    "BTI": lambda r: r["summary"]["bti"],
+    "weights a ticket": lambda r: r["summary"]["retained"]["weights"],
+    "kilobytes to go on": lambda r: sum(r["summary"]["bytes"].values()) / 1e3,
+    "training GFLOPs": lambda r: r["summary"]["flops"] / 1e9,
+}
+
+
+def cell(values: list[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:,.1f}"
+    spread = statistics.stdev(values)
+    return f"{statistics.mean(values):,.1f}" + (f" ± {spread:.1f}" if spread >= 0.05 else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--csv", type=Path)
+    arguments = parser.parse_args()
+    groups = defaultdict(list)
+    for run in arguments.runs:
+        result = read_results(run / "results.json")
+        groups[result["benchmark"], result["method"], result["preset"]].append(result)
+    print("| benchmark | method | preset | seeds | " + " | ".join(COLUMNS) + " |")
+    print("|" + "---|" * (4 + len(COLUMNS)))
+    rows = []
+    for names, results in sorted(groups.items()):
+        cells = [cell([column(r) for r in results]) for column in COLUMNS.values()]
+        print("| " + " | ".join([*names, str(len(results)), *cells]) + " |")
+        for r in results:
+            values = [round(column(r), 4) for column in COLUMNS.values()]
+            rows.append([*names, r["seed"], r["subset"], *values])
+    if arguments.csv:
+        with arguments.csv.open("w", newline="") as file:
+            head = ["benchmark", "method", "preset", "seed", "subset", *COLUMNS]
+            csv.writer(file).writerows([head, *rows])
+
+
+if __name__ == "__main__":
+    main()
