@@ -87,7 +87,8 @@ def outcome() -> Callable[[Path], dict[str, Any]]:
         del manifest["measured"], manifest["sha256"]
         clock = ("measured.json", str(Path("checkpoint") / "manifest.json"))
         files = {name: mark for name, mark in contents(folder).items() if name not in clock}
-        return {"files": files, "results": (folder / "results.json").read_bytes(), **manifest}
+        results = json.loads((folder / "results.json").read_text())
+        return {"files": files, "results": results, "checkpoint": manifest}
 
     return read
 

@@ -93,7 +93,7 @@ def test_a_run_stopped_after_every_step_ends_as_one_never_stopped(
     prepare(settings, tmp_path / "whole", asked_to_stop=bell, save_every=NEVER).go()
     whole = outcome(tmp_path / "whole")
     if variant.startswith("growing"):
-        tasks = json.loads(whole["results"])["tasks"]
+        tasks = whole["results"]["tasks"]
         assert max(tasks[-1]["units"]) > SMALL["units"], "this variant is here because it grows"
 
     # After the last task nobody stops any more, so the last question leads to the end.
@@ -133,6 +133,8 @@ DRIVER = textwrap.dedent(
 
     from rivals.runs.settings import resolve
     from rivals.runs.start import prepare
+    from rivals.seeds import Seed
+    from rivals.tasks import streams
 
     SETTINGS = resolve("digits", sys.argv[2], overrides={
         "epochs": 1, "tasks": 2, "batch": 500, "network": "mlp", "widths": "8-8", "units": 2,
@@ -176,11 +178,11 @@ DRIVER = textwrap.dedent(
         _, ended = os.waitpid(child, 0)
         return ended, int(counted or 0)
 
+    streams["digits"].build(SETTINGS.stream, Seed(0))  # loads the data, for all children
     out, rng = Path(sys.argv[1]), random.Random(1)
-    first, last = (float(share) for share in sys.argv[3:5])
     ended, total = live(out / "whole", 0)
     assert (ended, total > 50) == (0, True), (ended, total)
-    for number in range(1 + int(first * total), 1 + int(last * total)):
+    for number in range(1, total + 1):
         folder = out / str(number)
         ended, _ = live(folder, number)
         assert os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL, (number, ended)
@@ -196,7 +198,7 @@ DRIVER = textwrap.dedent(
 def test_killed_at_any_change_of_the_disk(
     method: str, tmp_path: Path, outcome: Outcome, spawn: Spawn
 ) -> None:
-    driver = spawn("-c", DRIVER, tmp_path / "runs", method, 0, 1)
+    driver = spawn("-c", DRIVER, tmp_path / "runs", method)
     printed, errors = driver.communicate()
     assert (driver.returncode, errors) == (0, "")
     folders = sorted((tmp_path / "runs").iterdir())

@@ -24,7 +24,8 @@ from rivals.methods.state import Part, State
 from rivals.networks import NetworkPlan
 from rivals.registry import Registry
 from rivals.seeds import Seed
-from rivals.tasks import Batch, Preprocessing, Task, batch_count, epoch
+from rivals.tasks import Batch, Batching, Preprocessing, Task, epoch
+from rivals.tasks.augment import AUGMENTATIONS
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,17 @@ class Training:
     lr: float = 0.05  # annealed to 0 over the steps of a task
     momentum: float = 0.9
     weight_decay: float = 0.0
+    augmentation: str = "none"  # none | flip | crop | crop-flip
+    shots: int = 0  # episodic batches of so many images a class; 0: plain batches
+    ways: int = 0  # classes in an episode; 0: all of the task
+
+    @property
+    def batching(self) -> Batching:
+        return Batching(self.batch, self.shots, self.ways, self.augmentation)
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 1), ("batch", 1)):
+        one_of(self, "augmentation", AUGMENTATIONS)
+        for name, low in (("epochs", 1), ("batch", 1), ("shots", 0), ("ways", 0)):
             if getattr(self, name) < low:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must be at least {low}.")
         if not 0 < self.lr < math.inf:
@@ -203,10 +212,10 @@ class Method(ABC):
 
     def learn(self, task: Task, watch: Watch) -> None:
         """The epochs of a task, from wherever `position` stands."""
-        portions, size, at = self.training_set(task), self.settings.batch, self.position
+        portions, at = self.training_set(task), self.position
         while at.epoch < self.settings.epochs:
             seed = self.seed.child("epoch", task.name, at.epoch)
-            for batch in epoch(portions, size, seed, first=at.batch):
+            for batch in epoch(portions, self.settings.batching, seed, first=at.batch):
                 result = self.counted_step(batch)
                 if not math.isfinite(result.loss):
                     raise RivalsError(
@@ -224,7 +233,7 @@ class Method(ABC):
         if task.name in self.known:
             raise RivalsError(f"The task '{task.name}' was learned before; give it another name.")
         portions = self.training_set(task)
-        per_epoch = sum(batch_count(len(t.train), self.settings.batch) for t in portions)
+        per_epoch = sum(self.settings.batching.count(portion) for portion in portions)
         self.position = Position(steps=per_epoch * self.settings.epochs)
         self.spent = 0.0
         self.begin_task(task)

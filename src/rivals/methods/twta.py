@@ -259,7 +259,7 @@ class TWTA(Method):
     def estimate_norms(self, task: Task) -> None:
         """Statistics of the winners, when no step follows in which they would be gathered."""
         seed = self.seed.child("estimate", task.name)
-        for number, batch in enumerate(epoch([task], self.settings.batch, seed)):
+        for number, batch in enumerate(epoch([task], self.settings.batching, seed)):
             if number == ESTIMATION_BATCHES:
                 break
             self.network.train()(batch.images, task.name, self.selection)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-from rivals.seeds import Seed
 
 
 @dataclass(frozen=True)
@@ -61,36 +58,3 @@ class Batch:
     task: str
     index: Tensor  # (n,) int64
     raw: Tensor  # (n, channels, height, width) uint8
-
-
-def batch_count(examples: int, size: int) -> int:
-    """Batches in an epoch; a single image left over joins the batch before it, since batch
-    statistics need two."""
-    full, rest = divmod(examples, size)
-    return full + (rest > 1 or (rest == 1 and full == 0))
-
-
-def epoch(portions: Sequence[Task], size: int, seed: Seed, first: int = 0) -> Iterator[Batch]:
-    """The training sets of `portions` once, shuffled, from batch `first`; no batch mixes tasks.
-
-    The order is a function of the seed, so an epoch that was cut short goes on where it stopped.
-    """
-    orders = [
-        torch.randperm(len(task.train), generator=seed.child("order", task.name).torch())
-        for task in portions
-    ]
-    schedule = [
-        (portion, number)
-        for portion, order in enumerate(orders)
-        for number in range(batch_count(len(order), size))
-    ]
-    if len(portions) > 1:
-        shuffle = torch.randperm(len(schedule), generator=seed.child("schedule").torch())
-        schedule = [schedule[i] for i in shuffle.tolist()]
-    for portion, number in schedule[first:]:
-        task, order = portions[portion], orders[portion]
-        last = number == batch_count(len(order), size) - 1
-        index = order[number * size : None if last else (number + 1) * size]
-        raw = task.train.images[index]
-        labels = task.train.labels[index]
-        yield Batch(task.preprocessing(raw), labels, task.name, index, raw)
