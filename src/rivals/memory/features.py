@@ -16,8 +16,9 @@ BATCH = 256
 @torch.no_grad()
 def compute(features: Features, batches: Iterable[Tensor], count: int) -> Tensor:
     """(count, d) float32: the features of `count` images that come in `batches`."""
-    held: Tensor | None = None
-    done = 0
+    if count == 0:
+        raise RivalsError("There are no images to compute features of; give at least one.")
+    held, done = torch.empty(0), 0
     for images in batches:
         found = features(images)
         if found.ndim != 2 or len(found) != len(images):
@@ -30,10 +31,8 @@ def compute(features: Features, batches: Iterable[Tensor], count: int) -> Tensor
                 "The feature function gave values that are not finite; "
                 "check the network's weights, or lower lr."
             )
-        if held is None:
+        if done == 0:
             held = torch.empty(count, found.shape[1])
         held[done : done + len(found)] = found
         done += len(found)
-    if held is None:
-        raise RivalsError("There are no images to compute features of; give at least one.")
     return held

@@ -1,4 +1,4 @@
-"""Herding (iCaRL, Rebuffi et al. 2017, Algorithm 4): exemplars whose mean follows the class mean."""
+"""Herding (iCaRL, Rebuffi et al. 2017, Algorithm 4): exemplars whose mean follows the class's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def herding(features: Tensor, count: int) -> Tensor:
-    """Indices (≤ count,) into `features` (n, d), best first; any prefix is the choice of its length.
+    """Indices (≤ count,) into `features` (n, d), best first: a prefix is the choice of its length.
 
     The k-th is argmin over the unchosen x of ‖μ − (φ(x) + Σ φ(chosen)) / k‖; of equals the first.
     """

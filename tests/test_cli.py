@@ -1,0 +1,195 @@
+"""The command line: what it prints, where, and to whom."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rivals.runs.folder import RunFolder
+from rivals.runs.settings import resolve
+from rivals.tasks import streams
+from rivals.seeds import Seed
+from rivals.tickets import Ticket
+
+Accepted = Callable[..., str]
+Refused = Callable[..., str]
+Spawn = Callable[..., Any]
+
+
+def test_bare_it_shows_examples(accepted: Accepted) -> None:
+    printed = accepted()
+    commands = re.findall(r"^  rivals (\w+)", printed, re.MULTILINE)
+    assert {"run", "info", "data"} <= set(commands)
+    assert "--resume" in printed
+    assert all(len(line) <= 100 for line in printed.splitlines())
+
+
+def test_the_examples_are_real_words(accepted: Accepted) -> None:
+    helps = {verb: accepted(verb, "--help") for verb in ("run", "info", "data")}
+    for line in accepted().splitlines():
+        example = re.match(r"  rivals (\w+)([^ ]| (?! ))*", line)
+        if example:
+            for option in re.findall(r"--\w+", example[0]):
+                assert option in helps[example[1]]
+
+
+def test_help_names_verbs_and_options(accepted: Accepted) -> None:
+    printed = accepted("--help")
+    assert all(verb in printed for verb in ("run", "info", "data"))
+    printed = accepted("run", "--help")
+    options = ("--method", "--preset", "--set", "--seed", "--out", "--resume", "--json", "--data")
+    assert all(option in printed for option in options)
+    assert "BENCHMARK" in printed
+
+
+def test_json_is_the_results_and_nothing_else(
+    tmp_path: Path, words: list[str], accepted: Accepted
+) -> None:
+    results = json.loads(accepted(*words, "--out", tmp_path / "run", "--json"))
+    assert results == json.loads((tmp_path / "run" / "results.json").read_text())
+    summary = results["summary"]
+    assert 0 < summary["accuracy"]["task_known"] <= 100
+    assert 0 < summary["accuracy"]["task_inferred"] <= summary["accuracy"]["task_known"]
+    assert summary["bti"] == 0
+    assert 0 <= summary["overlap"] <= 100
+    assert summary["retained"]["nominal"] == 50
+    assert 0 < summary["retained"]["effective"] < 100
+    assert summary["flops"] == sum(task["flops"] for task in results["tasks"]) > 0
+    assert [task["name"] for task in results["tasks"]] == ["0-1-2-3-4", "5-6-7-8-9"]
+    assert results["complete"] is True
+
+
+def test_quiet_without_a_terminal(tmp_path: Path, words: list[str], spawn: Spawn) -> None:
+    process = spawn("-m", "rivals.cli.main", *words, "--out", tmp_path / "run")
+    printed, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert "\x1b" not in printed
+    assert "\r" not in printed
+    assert "loss" not in printed
+    assert printed.lstrip().startswith("accuracy %, task known")
+    assert printed.rstrip().endswith(f"tickets in {tmp_path / 'run' / 'tickets'}.")
+
+
+def test_a_person_at_a_terminal_sees_how_it_goes(tmp_path: Path, spawn: Spawn) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    env = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
+    env |= {"TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
+    process = spawn(
+        "-m", "rivals.cli.main", "run", "digits", "--set", "epochs=4", "--set", "compete=0.6",
+        "--out", tmp_path / "run", stdout=theirs, stderr=theirs, stdin=theirs, env=env,
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(ours)
+    assert process.wait() == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    bar = r"task \d/5 \d-\d .*loss \d+\.\d{3}  accuracy \d+\.\d %"
+    assert re.search(bar, text)
+    assert re.search(bar + r"  τ 0\.\d\d", text)
+    lines = re.findall(
+        r"task (\d)/5 \d-\d: [\d.]+ % right, keeps [\d,]+ weights \([\d.]+ % of the network\), "
+        r"[\d,]+ bytes",
+        text,
+    )
+    assert lines == ["1", "2", "3", "4", "5"]
+    assert "accuracy %, task known" in text
+
+
+def test_importing_the_command_line_is_light(spawn: Spawn) -> None:
+    check = "import sys, rivals.cli.main; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    printed, errors = spawn("-c", check).communicate()
+    assert (printed.strip(), errors) == ("[]", "")
+
+
+def test_a_reader_that_leaves_early_is_no_error(finished: Path, spawn: Spawn) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = spawn("-m", "rivals.cli.main", "info", finished, "--json", stdout=write)
+    os.close(write)
+    _, errors = process.communicate()
+    assert "Traceback" not in errors
+    assert errors == ""
+
+
+# rivals info -------------------------------------------------------------------------------------
+
+
+def test_info_of_a_run(finished: Path, accepted: Accepted) -> None:
+    results = json.loads((finished / "results.json").read_text())
+    printed = accepted("info", finished)
+    assert f"{results['summary']['accuracy']['task_known']:.1f} %" in printed
+    for task in results["tasks"]:
+        assert task["name"] in printed
+        assert f"{task['ticket']['weights']:,}" in printed
+    assert "Not finished" not in printed
+    facts = json.loads(accepted("info", finished, "--json"))
+    assert facts["kind"] == "run"
+    assert facts["results"] == results
+    assert (facts["config"]["method"], facts["config"]["seed"]) == ("twta", 0)
+
+
+def test_info_of_a_run_that_is_not_finished(stopped: Path, accepted: Accepted) -> None:
+    printed = accepted("info", stopped)
+    assert "Not finished: 1 task" in printed
+    assert "0-1-2-3-4" in printed
+    assert json.loads(accepted("info", stopped, "--json"))["results"]["complete"] is False
+
+
+def test_info_of_a_run_that_has_just_begun(tmp_path: Path, accepted: Accepted) -> None:
+    settings = resolve("digits")
+    RunFolder(tmp_path).start(settings, streams["digits"].build(settings.stream, Seed(0)))
+    assert "A run of twta on digits: no task is done yet." in accepted("info", tmp_path)
+    assert json.loads(accepted("info", tmp_path, "--json"))["results"] is None
+
+
+def test_info_of_a_ticket(finished: Path, accepted: Accepted) -> None:
+    folder = finished / "tickets" / "5-6-7-8-9"
+    stored = json.loads((folder / "ticket.json").read_text())
+    printed = accepted("info", folder)
+    assert "ticket for 5-6-7-8-9" in printed
+    assert "5, 6, 7, 8, 9" in printed
+    assert f"{stored['accuracy']:.1f} %" in printed
+    assert f"{(folder / 'weights.safetensors').stat().st_size:,} bytes" in printed
+    facts = json.loads(accepted("info", folder, "--json"))
+    assert (facts["kind"], facts["fingerprint"]) == ("ticket", Ticket.load(folder).fingerprint())
+    assert {key: facts[key] for key in stored} == stored
+
+
+def test_info_of_something_else(tmp_path: Path, refused: Refused) -> None:
+    assert "holds neither a run nor a ticket" in refused("info", tmp_path)
+    (tmp_path / "file").write_text("x")
+    assert "is no folder" in refused("info", tmp_path / "file")
+    assert "is no folder" in refused("info", tmp_path / "nowhere", "--json")
+
+
+def test_info_of_what_is_damaged(finished: Path, tmp_path: Path, refused: Refused) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    ticket = run / "tickets" / "0-1-2-3-4"
+    (ticket / "weights.safetensors").write_bytes(b"x")
+    assert "were altered" in refused("info", ticket)
+    results = json.loads((run / "results.json").read_text())
+    for broken in ({**results, "matrix": "none"}, {**results, "format": 2}, {"format": 1}):
+        (run / "results.json").write_text(json.dumps(broken))
+        assert "does not fit its schema" in refused("info", run)
+    (run / "config.yaml").write_text("format: 2\n")
+    assert "has format 2" in refused("info", run)

@@ -1,0 +1,185 @@
+"""Settings: every recipe resolves, the later word wins, and no value that makes no sense gets in."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rivals.errors import RivalsError
+from rivals.methods import methods
+from rivals.networks import NetworkSettings
+from rivals.runs.settings import (
+    GROUPS, RECIPES, build, coerce, parse_overrides, presets, read_recipe, recipe, resolve,
+)  # fmt: skip
+from rivals.tasks import streams
+
+FILES = sorted(RECIPES.rglob("*.yaml"))
+PRESETS = [(path.parent.name, path.stem) for path in FILES if path.parent != RECIPES]
+CLASSES: dict[str, type[Any]] = {
+    "network": NetworkSettings,
+    **{f"stream {name}": streams[name].settings for name in streams},
+    **{f"method {name}": methods[name].settings_class for name in methods},
+}
+FIELDS = [
+    pytest.param(cls, field.name, typing.get_type_hints(cls)[field.name], id=f"{name} {field.name}")
+    for name, cls in CLASSES.items()
+    for field in dataclasses.fields(cls)
+]
+
+
+def test_there_are_recipes() -> None:
+    assert {("digits", "default"), ("digits", "paper"), ("digits-permuted", "default")} <= set(PRESETS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(RECIPES)))
+def test_a_recipe_says_what_it_is(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("# ")
+    assert len(lines[0]) > 20
+    known = {*GROUPS, *methods, "extends"}
+    assert set(yaml.safe_load(path.read_text())) <= known, "a group that nobody reads"
+
+
+@pytest.mark.parametrize("method", list(methods))
+@pytest.mark.parametrize(("stream", "preset"), PRESETS)
+def test_every_recipe_resolves_for_every_method(stream: str, preset: str, method: str) -> None:
+    settings = resolve(stream, method, preset, seed=4)
+    assert (settings.benchmark, settings.method, settings.preset, settings.seed) == (
+        stream, method, preset, 4,
+    )  # fmt: skip
+    for group, chosen in recipe(stream, preset, method).items():
+        for key, value in chosen.items():
+            found = getattr(getattr(settings, group), key)
+            assert (list(found) if isinstance(found, tuple) else found) == value
+    plain = settings.to_dict()
+    assert yaml.safe_load(yaml.safe_dump(plain)) == plain, "config.yaml holds it all"
+
+
+@pytest.mark.parametrize("method", list(methods))
+@pytest.mark.parametrize("stream", list(streams))
+def test_no_name_is_in_two_groups(stream: str, method: str) -> None:
+    classes = (streams[stream].settings, NetworkSettings, methods[method].settings_class)
+    names = [field.name for cls in classes for field in dataclasses.fields(cls)]
+    assert len(names) == len(set(names)), sorted(n for n in names if names.count(n) > 1)
+
+
+@pytest.mark.parametrize(("cls", "name", "hint"), FIELDS)
+def test_every_default_is_a_valid_value(cls: type[Any], name: str, hint: Any) -> None:
+    default = build(cls, {})
+    again = build(cls, {name: getattr(default, name)})
+    assert again == default
+
+
+@pytest.mark.parametrize(("cls", "name", "hint"), FIELDS)
+def test_every_setting_refuses_nonsense(cls: type[Any], name: str, hint: Any) -> None:
+    base = typing.get_origin(hint) or hint
+    nonsense: dict[Any, list[Any]] = {
+        int: ["-5", "1.5", "abc", "", "[1", "true", None, [1]],
+        float: ["-5", "nan", "abc", "", "{", "true", None, [1.0]],
+        bool: ["maybe", "1", "", None],
+        str: ["no such word", None, [1]] if name != "network" else [None, [1]],
+        tuple: ["-5", "0", "a-b", "8-", "1.5", "8,x", "[8,", [None]],
+    }
+    for value in nonsense[base]:
+        with pytest.raises(RivalsError) as error:
+            build(cls, {name: value})
+        assert name in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_what_is_set_by_hand_beats_the_recipe_which_beats_the_default() -> None:
+    from rivals.methods.method import Training
+
+    recipe_ = read_recipe("digits/default")["training"]
+    assert recipe_["epochs"] != Training().epochs
+    assert resolve("digits").training.epochs == recipe_["epochs"]
+    changed = resolve("digits", overrides={"epochs": "3", "class_order": "seeded", "units": 4})
+    assert (changed.training.epochs, changed.stream.class_order, changed.network.units) == (
+        3, "seeded", 4,
+    )  # fmt: skip
+    assert changed.training.lr == recipe_["lr"]
+    assert changed.training.momentum == Training().momentum
+
+
+def test_a_recipe_extends_another() -> None:
+    base, mine = read_recipe("twta-paper"), read_recipe("digits/paper")
+    own = yaml.safe_load((RECIPES / "digits" / "paper.yaml").read_text())
+    assert own["extends"] == "twta-paper"
+    assert "extends" not in mine
+    assert mine["twta"] == base["twta"]
+    assert mine["network"] == {**base["network"], **own["network"]}
+    assert own["network"].items() - base["network"].items(), "it adds something"
+    paper = resolve("digits", preset="paper")
+    assert (paper.training.compete, paper.training.protect, paper.network.unit) == (
+        1.0, "none", "linear",
+    )  # fmt: skip
+
+
+def test_settings_of_one_method_do_not_reach_another() -> None:
+    assert "compete" in recipe("digits", "paper", "twta")["training"]
+    assert "compete" in recipe("digits", "paper", "random-ticket")["training"]
+    assert "compete" not in recipe("digits", "paper", "finetune")["training"]
+    assert recipe("digits", "paper", "finetune")["training"]["epochs"] == 100
+
+
+def test_presets_are_the_files() -> None:
+    for benchmark in {benchmark for benchmark, _ in PRESETS}:
+        assert benchmark in streams
+        assert presets(benchmark) == sorted(p for b, p in PRESETS if b == benchmark)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "expected"),
+    [
+        ("3", int, 3), (3, int, 3), ("1_000", int, 1000), ("0", int, 0), ("-2", int, -2),
+        ("3", float, 3.0), (3, float, 3.0), ("1e-3", float, 1e-3), ("1E5", float, 1e5),
+        (".5", float, 0.5), ("0.25", float, 0.25),
+        ("true", bool, True), ("false", bool, False), ("no", bool, False), (True, bool, True),
+        ("relu", str, "relu"), ("3", str, "3"), (3, str, "3"), ("", str, ""), ("true", str, "true"),
+        ("16-48-400", tuple[int, ...], (16, 48, 400)), ("16,48,400", tuple[int, ...], (16, 48, 400)),
+        ("[16, 48, 400]", tuple[int, ...], (16, 48, 400)), ("16", tuple[int, ...], (16,)),
+        (" 16 , 48 ", tuple[int, ...], (16, 48)),
+        ([16, 48], tuple[int, ...], (16, 48)), (16, tuple[int, ...], (16,)),
+        ("", tuple[int, ...], ()), ("[]", tuple[int, ...], ()), ((), tuple[int, ...], ()),
+        ("-16,48", tuple[int, ...], (-16, 48)), ("1e-3,2", tuple[float, ...], (1e-3, 2.0)),
+    ],
+)  # fmt: skip
+def test_values_take_the_type_of_their_setting(value: Any, hint: Any, expected: Any) -> None:
+    found = coerce("x", value, hint)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "sentence"),
+    [
+        ("1.5", int, "x must be a whole number, but is '1.5'."),
+        ("true", int, "x must be a whole number, but is 'true'."),
+        ("1e3", int, "x must be a whole number, but is '1e3'."),
+        ("", int, "x must be a whole number, but is ''."),
+        ("[1", int, "x must be a whole number, but is '[1'."),
+        ("!!python/name:os.system", int,
+         "x must be a whole number, but is '!!python/name:os.system'."),
+        ("fast", float, "x must be a number, but is 'fast'."),
+        (True, float, "x must be a number, but is 'True'."),
+        ("1", bool, "x must be true or false, but is '1'."),
+        (None, str, "x must be a word, but is 'None'."),
+        ("16-a", tuple[int, ...], "x must be a whole number, but is 'a'."),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_told(value: Any, hint: Any, sentence: str) -> None:
+    with pytest.raises(RivalsError) as error:
+        coerce("x", value, hint)
+    assert str(error.value) == sentence
+
+
+def test_words_of_the_command_line() -> None:
+    assert parse_overrides(["a=1", " b = x=y ", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    for text in ("a", "=1", ""):
+        with pytest.raises(RivalsError, match="write --set key=value"):
+            parse_overrides([text])

@@ -1,0 +1,220 @@
+"""Tickets: saved, loaded, recognised, refused, and kept where they belong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rivals.errors import RivalsError
+from rivals.runs.folder import RunFolder
+from rivals.runs.loop import Run
+from rivals.runs.results import Results
+from rivals.runs.settings import resolve
+from rivals.runs.start import Silent, prepare
+from rivals.seeds import Seed
+from rivals.tasks import Lesson, Stream, streams
+from rivals.tickets import Ticket
+
+NASTY = ["../x", "a/b", "a", ".", "..", "/etc", "a%2Fb", "a b", "x.y", "ä\n", "~", "-r"]
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """A copy of a ticket, away from the run that made it."""
+    return Path(shutil.copytree(finished / "tickets" / "0-1-2-3-4", tmp_path / "ticket"))
+
+
+def digits(seed: int = 0) -> Stream:
+    return streams["digits"].build(resolve("digits", overrides={"tasks": 2}).stream, Seed(seed))
+
+
+def edit(folder: Path, **changes: Any) -> None:
+    facts = json.loads((folder / "ticket.json").read_text())
+    (folder / "ticket.json").write_text(json.dumps({**facts, **changes}))
+
+
+def test_a_ticket_runs_without_its_model(folder: Path, finished: Path) -> None:
+    ticket = Ticket.load(folder)
+    stream = streams["digits"].build(
+        resolve("digits", overrides={"tasks": 2}).stream, Seed(0).child("stream")
+    )
+    test = stream.lesson(0).test
+    probabilities = ticket(test.images)
+    assert probabilities.shape == (len(test), 5)
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(len(test)))
+    right = int((probabilities.argmax(1) == test.labels).sum())
+    results = json.loads((finished / "results.json").read_text())
+    assert 100 * right / len(test) == results["matrix"][-1][0] == ticket.accuracy
+    for module in ticket.network.modules():
+        assert type(module).__module__.startswith("torch."), "nothing of ours is inside"
+
+
+def test_saved_and_loaded_it_is_the_same(folder: Path, tmp_path: Path) -> None:
+    ticket = Ticket.load(folder)
+    ticket.save(tmp_path / "again")
+    for file in ("ticket.json", "weights.safetensors", "README.md"):
+        assert (tmp_path / "again" / file).read_bytes() == (folder / file).read_bytes()
+    again = Ticket.load(tmp_path / "again")
+    assert again.fingerprint() == ticket.fingerprint()
+    for field in dataclasses.fields(Ticket):
+        if field.name != "network":
+            assert getattr(again, field.name) == getattr(ticket, field.name)
+    images = digits().lesson(0).test.images
+    assert torch.equal(again(images), ticket(images))
+
+
+def test_the_fingerprint_tells_weights_and_architectures_apart(
+    folder: Path, finished: Path
+) -> None:
+    ticket, other = Ticket.load(folder), Ticket.load(finished / "tickets" / "5-6-7-8-9")
+    mark = ticket.fingerprint()
+    assert other.fingerprint() != mark
+    weight = next(ticket.network.parameters())
+    weight[0, 0] = torch.nextafter(weight[0, 0], torch.tensor(9.0))  # the smallest change there is
+    assert ticket.fingerprint() != mark
+    ticket = Ticket.load(folder)
+    assert ticket.fingerprint() == mark
+    facts = json.loads((folder / "ticket.json").read_text())
+    relu = next(node for node in facts["architecture"] if node["op"] == "relu")
+    relu["op"] = "identity"
+    edit(folder, architecture=facts["architecture"])
+    assert Ticket.load(folder).fingerprint() != mark
+
+
+@pytest.mark.parametrize("place", [0, 9, 100, -1])
+def test_altered_weights_are_refused(place: int, folder: Path) -> None:
+    data = bytearray((folder / "weights.safetensors").read_bytes())
+    data[place] ^= 4
+    (folder / "weights.safetensors").write_bytes(data)
+    with pytest.raises(RivalsError, match="were altered: checksums differ"):
+        Ticket.load(folder)
+
+
+def test_truncated_and_missing_files_are_refused(folder: Path) -> None:
+    weights, facts = folder / "weights.safetensors", folder / "ticket.json"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])
+    with pytest.raises(RivalsError, match="were altered"):
+        Ticket.load(folder)
+    weights.unlink()
+    with pytest.raises(RivalsError, match="has no readable weights"):
+        Ticket.load(folder)
+    weights.write_bytes(whole)
+    facts.write_text(facts.read_text()[:-20])
+    with pytest.raises(RivalsError, match="is damaged: it is not valid JSON"):
+        Ticket.load(folder)
+    facts.unlink()
+    with pytest.raises(RivalsError, match="Could not read the ticket"):
+        Ticket.load(folder)
+
+
+@pytest.mark.parametrize("version", [2, 0, None, "1"])
+def test_another_format_is_refused(version: object, folder: Path) -> None:
+    edit(folder, format=version)
+    with pytest.raises(RivalsError, match=f"has format {version}, and this version reads 1"):
+        Ticket.load(folder)
+
+
+def test_an_unknown_layer_is_refused(folder: Path) -> None:
+    facts = json.loads((folder / "ticket.json").read_text())
+    facts["architecture"][-2]["op"] = "os.system"
+    edit(folder, architecture=facts["architecture"])
+    with pytest.raises(RivalsError, match="has a layer 'os.system' that this version does not know"):
+        Ticket.load(folder)
+
+
+@pytest.mark.parametrize("key", ["task", "classes", "preprocessing", "architecture", "input_shape",
+                                 "winners", "accuracy", "sha256"])  # fmt: skip
+def test_a_missing_fact_is_refused(key: str, folder: Path) -> None:
+    facts = json.loads((folder / "ticket.json").read_text())
+    del facts[key]
+    (folder / "ticket.json").write_text(json.dumps(facts))
+    with pytest.raises(RivalsError, match="damaged"):
+        Ticket.load(folder)
+
+
+@pytest.mark.parametrize("nonsense", [None, 7, "x", [], {}, [7], [{"name": "a"}]])
+@pytest.mark.parametrize("key", ["architecture", "preprocessing", "sha256", "classes"])
+def test_nonsense_is_refused_in_a_sentence(key: str, nonsense: object, folder: Path) -> None:
+    edit(folder, **{key: nonsense})
+    try:
+        Ticket.load(folder)
+    except RivalsError as error:
+        assert str(folder) in str(error)
+        assert "\n" not in str(error)
+    else:
+        assert key == "classes", f"{key}: {nonsense} was taken for a ticket"
+
+
+def test_an_architecture_that_does_not_fit_its_weights_is_refused(folder: Path) -> None:
+    facts = json.loads((folder / "ticket.json").read_text())
+    linear = next(node for node in facts["architecture"] if node["op"] == "linear")
+    linear.update(op="conv2d", stride=1, padding=0)
+    edit(folder, architecture=facts["architecture"])
+    with pytest.raises(RivalsError, match="damaged"):
+        Ticket.load(folder)
+
+
+def test_no_name_leads_out_of_the_folder(
+    folder: Path, tmp_path: Path, tree: Callable[[Path], dict[str, str]]
+) -> None:
+    run, ticket = RunFolder(tmp_path / "run"), Ticket.load(folder)
+    before = tree(tmp_path)
+    for name in NASTY:
+        ticket.task = name
+        ticket.save(run.ticket(name))
+    inside = {path.name for path in (tmp_path / "run" / "tickets").iterdir()}
+    assert len(inside) == len(NASTY), "two names share a folder"
+    added = set(tree(tmp_path)) - set(before)
+    assert all(name.split("/")[:2] in (["run"], ["run", "tickets"]) for name in added)
+    assert all(len(Path(name).parts) <= 4 for name in added)
+    for name in NASTY:
+        assert Ticket.load(run.ticket(name)).task == name
+
+
+class Renamed(Stream):
+    """The digits, their tasks under other names."""
+
+    def __init__(self, stream: Stream, names: list[str]) -> None:
+        self.stream, self.names = stream, names
+        self.name, self.input_shape = stream.name, stream.input_shape
+        self.fingerprint, self.length = stream.fingerprint, len(names)
+
+    def lesson(self, index: int) -> Lesson:
+        lesson = self.stream.lesson(index)
+        return Lesson(dataclasses.replace(lesson.task, name=self.names[index]), lesson.test)
+
+
+@pytest.mark.parametrize("method", ["twta", "independent"])
+def test_a_run_over_tasks_with_nasty_names(
+    method: str, tmp_path: Path, tree: Callable[[Path], dict[str, str]]
+) -> None:
+    changes = {"tasks": 5, "epochs": 1, "batch": 200, "network": "mlp", "widths": "8-8", "units": 2}
+    settings = resolve("digits", method, overrides=changes)
+    plain = prepare(settings, tmp_path / "plain")
+    plain.go()
+    before = tree(tmp_path)
+    model = prepare(settings, tmp_path / "out")
+    results = Results.empty("digits", method, "default", 0, "")
+    run = Run(
+        Renamed(model.stream, NASTY[:5]), model.method, model.folder, results, model.seed, Silent(),
+        save_every=0,
+    )  # fmt: skip
+    run.go()
+    added = set(tree(tmp_path)) - set(before)
+    assert all(Path(name).parts[0] == "out" for name in added)
+    assert len(list((tmp_path / "out" / "tickets").iterdir())) == 5
+    assert [task["name"] for task in results.content["tasks"]] == NASTY[:5]
+    restored = prepare(settings, tmp_path / "out", resume=True)
+    assert list(restored.method.known) == NASTY[:5]
+    for name in NASTY[:5]:
+        images = model.stream.lesson(0).test.images
+        before_stop, after = run.method.predict(images, name), restored.method.predict(images, name)
+        assert torch.equal(before_stop.confidence, after.confidence)
