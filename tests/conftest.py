@@ -58,7 +58,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prepare(settings, folder, asked_to_stop=lambda: next(calls) == 13).go()
     manifest = json.loads((folder / "checkpoint" / "manifest.json").read_text())
     assert manifest["done"] == 1
-    assert 0 < manifest["parts"]["common"]["facts"]["position"]["step"]
+    assert manifest["parts"]["common"]["facts"]["position"]["step"] > 0
     return folder
 
 
@@ -131,7 +131,11 @@ def accepted(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 def spawn() -> Callable[..., subprocess.Popen[str]]:
     """Start python, or a command that was installed with rivals, as a process of its own."""
     scripts = sysconfig.get_path("scripts")
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+    }
     env.pop("RIVALS_DATA", None)
 
     def start(*arguments: str | Path, command: str = sys.executable, **options: Any) -> Any:

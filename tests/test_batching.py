@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from toys import lessons, shortened
 
 from rivals.seeds import Seed
 from rivals.tasks import Batching, epoch
 from rivals.tasks.augment import augment, random_crop, random_flip
+from toys import lessons, shortened
 
 TASK = lessons(1, "digits-permuted")[0].task
 

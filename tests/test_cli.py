@@ -14,12 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from rivals.runs.folder import RunFolder
 from rivals.runs.settings import resolve
-from rivals.tasks import streams
 from rivals.seeds import Seed
+from rivals.tasks import streams
 from rivals.tickets import Ticket
 
 Accepted = Callable[..., str]
@@ -116,7 +114,9 @@ def test_a_person_at_a_terminal_sees_how_it_goes(tmp_path: Path, spawn: Spawn) -
 
 
 def test_importing_the_command_line_is_light(spawn: Spawn) -> None:
-    check = "import sys, rivals.cli.main; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    check = (
+        "import sys, rivals.cli.main; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    )
     printed, errors = spawn("-c", check).communicate()
     assert (printed.strip(), errors) == ("[]", "")
 

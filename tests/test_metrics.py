@@ -6,7 +6,7 @@ from torch import nn
 
 from rivals.metrics import matrix
 from rivals.metrics.cost import cost
-from rivals.metrics.overlap import consecutive_overlap, overlap
+from rivals.metrics.overlap import consecutive_overlap, overlap, overlap_by_chance
 
 WORKED = [[90.0], [80.0, 70.0], [60.0, 50.0, 40.0]]
 
@@ -44,3 +44,11 @@ def test_cost_of_a_plain_network():
     assert found.weights == 8 * 27 + 8 + 5 * 128 + 5
     assert found.macs == 8 * 27 * 16 + 128 * 5
     assert 4 * found.weights < found.bytes < 4 * found.weights + 1000
+
+
+def test_chance_follows_the_number_of_rivals_as_a_network_grows():
+    winners = [[torch.zeros(4), torch.zeros(2)]] * 3
+    assert overlap_by_chance(winners, [[8, 8]] * 3) == pytest.approx(12.5)
+    grown = overlap_by_chance(winners, [[8, 8], [8, 8], [16, 8]])
+    second = 100 * (4 / 16 + 2 / 8) / 6
+    assert grown == pytest.approx((12.5 + second) / 2)

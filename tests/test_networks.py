@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 from rivals.errors import RivalsError
-from rivals.layers import Draw, Masked, Settled
+from rivals.layers import Draw, GlobalPool, Masked, Settled, TWTALinear
 from rivals.networks import NetworkPlan, NetworkSettings, networks
 from rivals.seeds import Seed
 
@@ -180,3 +181,37 @@ def test_inheriting_copies_the_ancestors_ticket_into_free_edges():
     network.restore_losers("next")
     network.close("next")
     assert torch.equal(network.ticket_slice(second, TASK), old)
+
+
+def own(body_of):
+    networks.register("own-for-tests")(body_of)
+    return plan("own-for-tests", 4)
+
+
+def test_a_body_that_does_not_end_in_features_is_refused():
+    with pytest.raises(RivalsError, match=r"ends in the shape .*end it with Flatten or GlobalPool"):
+        own(lambda kind: nn.Sequential(kind.conv(8, 3))).rivals(Seed(0))
+
+
+def test_what_a_ticket_cannot_hold_is_refused_before_training():
+    class Odd(nn.Module):
+        def forward(self, flow):
+            return flow.map(torch.sin)
+
+    with pytest.raises(RivalsError, match="cannot hold the operation 'sin'"):
+        own(lambda kind: nn.Sequential(GlobalPool(), kind.linear(8), Odd())).rivals(Seed(0))
+
+
+def test_a_body_built_by_hand_has_no_dense_twin():
+    built = own(lambda kind: nn.Sequential(GlobalPool(), TWTALinear(2, 4)))
+    learned(built.rivals(Seed(0)))
+    with pytest.raises(RivalsError, match="no dense twin"):
+        built.dense(Seed(0))
+
+
+def test_a_mistake_in_an_own_network_is_not_blamed_on_widths():
+    def wrong(kind):
+        raise TypeError("a mistake of its own")
+
+    with pytest.raises(TypeError, match="of its own"):
+        own(wrong).rivals(Seed(0))

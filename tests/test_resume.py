@@ -54,7 +54,12 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "full twins": ("digits", "chain", {"twin": "dense"}),
 }  # fmt: skip
-EVERY_POINT = ("twta", "joint", "unprotected", "growing")  # each stop by itself, not only in a chain
+EVERY_POINT = (
+    "twta",
+    "joint",
+    "unprotected",
+    "growing",
+)  # each stop by itself, not only in a chain
 
 
 def settings_of(variant: str) -> Settings:

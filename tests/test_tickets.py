@@ -126,7 +126,9 @@ def test_an_unknown_layer_is_refused(folder: Path) -> None:
     facts = json.loads((folder / "ticket.json").read_text())
     facts["architecture"][-2]["op"] = "os.system"
     edit(folder, architecture=facts["architecture"])
-    with pytest.raises(RivalsError, match="has a layer 'os.system' that this version does not know"):
+    with pytest.raises(
+        RivalsError, match="has a layer 'os.system' that this version does not know"
+    ):
         Ticket.load(folder)
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Generic, TypeVar
 
-from rivals.errors import unknown
+from rivals.errors import RivalsError, unknown
 
 Entry = TypeVar("Entry")
 
 
 class Registry(Generic[Entry]):
-    """Named entries of one kind: `@methods.register("gem")` adds, `methods["gem"]` finds."""
+    """Named entries of one kind: `@methods.register("gem")` adds, `methods["gem"]` finds.
+
+    `methods["my_module:MyMethod"]` finds a user's own.
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -25,9 +31,26 @@ class Registry(Generic[Entry]):
         return add
 
     def __getitem__(self, name: str) -> Entry:
+        if ":" in name:
+            return self._own(name)
         if name not in self._entries:
             raise unknown(self.kind, name, self._entries)
         return self._entries[name]
+
+    def _own(self, name: str) -> Entry:
+        """A user's own, named `module:name`; the module may lie in the working folder."""
+        module, _, attribute = name.partition(":")
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            found: Entry = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise RivalsError(
+                f"The {self.kind} '{name}' was not found ({error}); "
+                "give it as module:name, the module being importable from here."
+            ) from error
+        finally:
+            sys.path.pop(0)
+        return found
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries

@@ -7,10 +7,13 @@ network's forward does (sequences, residual additions, a user's own code) is fol
 
 from __future__ import annotations
 
+from operator import add
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
+
+from rivals.errors import RivalsError
 
 PlainLayer = TypeVar("PlainLayer", nn.Linear, nn.Conv2d)
 
@@ -34,6 +37,13 @@ class Cutter(fx.Tracer):
 
     def finish(self, output: Any) -> fx.GraphModule:
         """The plain network: input → output, nothing of ours inside."""
+        for node in self.graph.nodes:
+            if node.op not in ("placeholder", "call_module") and node.target is not add:
+                name = getattr(node.target, "__name__", node.target)
+                raise RivalsError(
+                    f"A ticket cannot hold the operation '{name}'; "
+                    "build the network of layers of rivals.layers and of sums of their flows."
+                )
         self.graph.output(output.node)
         self.graph.lint()
         return fx.GraphModule(dict(self.layers.items()), self.graph, class_name="Ticket")

@@ -50,7 +50,7 @@ class DenseLayer(nn.Module):
         if cutting(flow.values):
             factor, offset = self.norm.folded(flow.task)
             weight = self.weight.detach() * factor.view(-1, *(1,) * (self.weight.dim() - 1))
-            values = run(self.plain(weight, offset), flow.values)
+            values = run(self.plain(weight, offset.expand(len(weight))), flow.values)
         else:
             values = self.norm(self.connect(flow.values), flow.task)
         if self.active:

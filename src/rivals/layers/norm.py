@@ -107,6 +107,8 @@ class TaskNorm(nn.Module):
 
     def folded(self, task: str) -> tuple[Tensor, Tensor]:
         """The norm at inference as (factor, offset) per channel: y = factor · x + offset."""
+        if key(task) not in self.tasks:  # as in `forward`: nothing to apply
+            return torch.ones(1), torch.zeros(1)
         state = self.state(task)
         if self.kind == "none":
             return torch.ones_like(state.shift).detach(), state.shift.detach()

@@ -98,7 +98,8 @@ class TWTALayer(nn.Module):
         weight = flow.selection.weight(self, live.ids, self.columns(flow))
         if cutting(flow.values):
             factor, offset = self.norm.folded(flow.task)
-            values = run(self.plain(weight * factor.view(-1, 1, 1), offset), flow.values)
+            bias = offset.expand(len(weight))
+            values = run(self.plain(weight * factor.view(-1, 1, 1), bias), flow.values)
         else:
             values = self.connect(flow.values, weight)
             values = gate(self.norm(values, flow.task, live.ids), live)

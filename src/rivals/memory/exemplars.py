@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,10 +26,8 @@ from rivals.memory.layout import LABEL_BYTES, exemplar_bytes, layout_of
 from rivals.memory.packed import pack, unpack
 from rivals.memory.stores import ALL, Stores
 from rivals.seeds import Seed
+from rivals.state import Part
 from rivals.tasks import Batch, Examples, Task
-
-if TYPE_CHECKING:
-    from rivals.methods.state import Part
 
 
 class ExemplarMemory:
@@ -184,8 +181,6 @@ class ExemplarMemory:
     def state(self) -> Part:
         """Everything needed to go on."""
         # Imported here: methods import this module, which must not import them when it is loaded.
-        from rivals.methods.state import Part
-
         facts = {
             "settings": self.stores.settings(),
             "shape": list(self.shape),

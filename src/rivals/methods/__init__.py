@@ -2,7 +2,7 @@
 
 from rivals.methods import dense, random_ticket, twta
 from rivals.methods.method import Method, Prediction, Step, Training, methods
-from rivals.methods.state import Part, State
+from rivals.state import Part, State
 
 __all__ = [
     "Method", "Part", "Prediction", "State", "Step", "Training", "dense", "methods",

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from rivals.methods.method import Method, Training, methods, one_of
-from rivals.methods.state import Part, State, load_optimiser, optimiser_tensors
 from rivals.networks import DenseNetwork, NetworkPlan
 from rivals.seeds import Seed
+from rivals.state import Part, State, load_optimiser, optimiser_tensors
 from rivals.tasks import Batch, Examples, Task
 
 

@@ -1,7 +1,8 @@
 """The contract of a method. A method overrides only what it changes.
 
-    begin_task ─► learn: epochs × (step: loss → backward → adjust_gradients → update → after_step)
-               ─► end_task;  predict at any time;  state whenever asked
+    begin_task ─► learn: epochs × (before_step, step) ─► end_task
+                  step: loss → backward → adjust_gradients → update → after_step
+    predict and state at any time
 
 A method sees one task at a time, never test data, and never asks how many tasks will come.
 """
@@ -20,10 +21,10 @@ from torch import Tensor, fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from rivals.errors import RivalsError
-from rivals.methods.state import Part, State
 from rivals.networks import NetworkPlan
 from rivals.registry import Registry
 from rivals.seeds import Seed
+from rivals.state import Part, State
 from rivals.tasks import Batch, Batching, Preprocessing, Task, epoch
 from rivals.tasks.augment import AUGMENTATIONS
 
@@ -120,7 +121,7 @@ class Method(ABC):
         self.plan, self.settings, self.seed = plan, settings, seed
         self.known: dict[str, Known] = {}
         self.position = Position()
-        self.flops: dict[str, float] = {}  # of one step, by phase and batch size
+        self.flops: dict[str, float] = {}  # of one step of the present task, by its kind
         self.spent = 0.0  # FLOPs of the present task
 
     # What a method overrides -------------------------------------------------------------------
@@ -131,6 +132,9 @@ class Method(ABC):
     def training_set(self, task: Task) -> Sequence[Task]:
         """The tasks whose training sets make an epoch."""
         return [task]
+
+    def before_step(self, batch: Batch) -> None:
+        """Change phase, redraw masks: what is not part of a step's cost."""
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss to descend, and the scores (n, classes of the task)."""
@@ -216,6 +220,7 @@ class Method(ABC):
         while at.epoch < self.settings.epochs:
             seed = self.seed.child("epoch", task.name, at.epoch)
             for batch in epoch(portions, self.settings.batching, seed, first=at.batch):
+                self.before_step(batch)
                 result = self.counted_step(batch)
                 if not math.isfinite(result.loss):
                     raise RivalsError(
@@ -235,13 +240,13 @@ class Method(ABC):
         portions = self.training_set(task)
         per_epoch = sum(self.settings.batching.count(portion) for portion in portions)
         self.position = Position(steps=per_epoch * self.settings.epochs)
-        self.spent = 0.0
+        self.flops, self.spent = {}, 0.0
         self.begin_task(task)
         self.known[task.name] = Known(task.classes, task.preprocessing)
 
     def counted_step(self, batch: Batch) -> Step:
         """A step and its FLOPs: the first of its kind is counted, the others charged the same."""
-        kind = f"{self.phase} × {len(batch.labels)}"
+        kind = f"{self.phase} × {len(batch.labels)} of {batch.task}"
         if kind in self.flops:
             result = self.step(batch)
         else:

@@ -25,10 +25,10 @@ from rivals.layers import Draw, Rivals, Settled, Slice
 from rivals.layers.competition import anneal, live_count
 from rivals.methods import twta_state
 from rivals.methods.method import Method, methods
-from rivals.methods.state import State
 from rivals.methods.twta_settings import TWTASettings
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
+from rivals.state import State
 from rivals.tasks import Batch, Task, epoch
 
 DENSITY_EVERY = 20  # steps between two looks at how dense the gradient is
@@ -124,9 +124,11 @@ class TWTA(Method):
     def live(self) -> int:
         return live_count(self.settings.live, self.settings.live_end, self.compete_progress())
 
-    def train_logits(self, batch: Batch) -> Tensor:
+    def before_step(self, batch: Batch) -> None:
         if self.competing and self.position.step >= self.compete_steps():
             self.settle()
+
+    def train_logits(self, batch: Batch) -> Tensor:
         if self.competing:
             self.selection = Draw(
                 batch.task,

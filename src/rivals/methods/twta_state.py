@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rivals.methods.state import Part, State, load_optimiser, optimiser_tensors
 from rivals.networks import stack
+from rivals.state import Part, State, load_optimiser, optimiser_tensors
 
 if TYPE_CHECKING:
     from rivals.methods.twta import TWTA

@@ -18,3 +18,16 @@ def consecutive_overlap(winners: Sequence[Sequence[Tensor]]) -> float | None:
     """The mean overlap of neighbouring tasks."""
     pairs = [overlap(a, b) for a, b in pairwise(winners)]
     return sum(pairs) / len(pairs) if pairs else None
+
+
+def overlap_by_chance(winners: Sequence[Sequence[Tensor]], units: Sequence[Sequence[int]]) -> float:
+    """What the mean overlap would be if every task drew its winners at random.
+
+    `units` are the rivals in a block when each task was learned; a network may have grown between.
+    """
+    chances = []
+    for (before, after), blocks in zip(pairwise(units), winners[1:], strict=True):
+        sizes = [len(block) for block in blocks]
+        same = [n / max(a, b) for n, a, b in zip(sizes, before, after, strict=True)]
+        chances.append(100 * sum(same) / sum(sizes))
+    return sum(chances) / len(chances)

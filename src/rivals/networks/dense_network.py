@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from rivals.errors import RivalsError
 from rivals.layers import DenseLayer
 from rivals.networks.network import Network
+from rivals.seeds import Seed
 
 
 class DenseNetwork(Network):
     """Shared weights; `add(task)` opens a norm and a head."""
+
+    def __init__(self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed) -> None:
+        super().__init__(body, input_shape, seed)
+        if any(not isinstance(layer, DenseLayer) for layer in self.layers()):
+            raise RivalsError(
+                "This network is built of rival layers by hand, so it has no dense twin; "
+                "ask the kind for its layers (kind.conv, kind.linear) instead."
+            )
 
     def add(self, task: str, classes: int, ancestor: str | None = None) -> None:
         """Open `task`; its norm starts as that of `ancestor`."""

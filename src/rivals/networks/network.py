@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, fx, nn
 
+from rivals.errors import RivalsError
 from rivals.layers import DenseLayer, Flow, Head, Heads, Selection, TWTALayer, Wiring
 from rivals.layers.cut import Cutter
 from rivals.seeds import Seed
@@ -23,10 +24,18 @@ class Network(nn.Module):
             layer.seed = seed.child("layer", number).value
         with torch.no_grad():
             end: Flow = body(Flow(torch.zeros(1, *input_shape), "", Wiring("")))
+        if end.values.dim() != 2:
+            raise RivalsError(
+                f"The network's body ends in the shape {tuple(end.values.shape[1:])}, but heads need "
+                "a row of features; end it with Flatten or GlobalPool."
+            )
         self.end = end.source  # the rivals whose winners the heads read; None in a dense network
         live = end.source.blocks if end.source else end.values.shape[1]
         self.positions = end.values.shape[1] // live
         self.features = end.values.shape[1]
+        with torch.no_grad():  # a trial cut: what a ticket cannot hold is refused before training
+            cutter = Cutter()
+            cutter.finish(body(Flow(cutter.input(), "", Wiring(""))).values)
 
     def layers(self) -> list[TWTALayer | DenseLayer]:
         """The layers with weights, in the order of the forward pass."""

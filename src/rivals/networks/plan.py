@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import nn
 
@@ -24,7 +21,7 @@ networks: Registry[Callable[..., nn.Module]] = Registry("network")
 class NetworkSettings:
     """Which network, how wide, and how its layers are split into blocks."""
 
-    network: str = "lenet"  # a registered name, or module:function for your own
+    network: str = "lenet"  # a name, or module:function for your own
     widths: tuple[int, ...] = ()  # empty: the network's own
     units: int = 8  # J, the rivals in a block
     unit: str = "relu"  # relu | linear
@@ -67,26 +64,11 @@ class NetworkPlan:
 
     def body(self, kind: Kind) -> nn.Module:
         name, widths = self.settings.network, self.settings.widths
-        function = _own(name) if ":" in name else networks[name]
+        if not widths:
+            return networks[name](kind)
         try:
-            return function(kind, widths) if widths else function(kind)
+            return networks[name](kind, widths)
         except (ValueError, TypeError) as error:
             raise RivalsError(
                 f"The network '{name}' does not take the widths {widths} ({error})."
             ) from error
-
-
-def _own(name: str) -> Callable[..., nn.Module]:
-    """A user's own function, named `module:function`, looked for in the working folder too."""
-    module, _, function = name.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Callable[..., nn.Module] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise RivalsError(
-            f"The network '{name}' was not found ({error}); "
-            "give it as module:function, the module being importable from here."
-        ) from error
-    finally:
-        sys.path.pop(0)
-    return found

@@ -21,7 +21,7 @@ import torch
 
 from rivals.errors import RivalsError
 from rivals.files import digest, make_folder, read_json, write_bytes, write_json
-from rivals.methods import Part, State
+from rivals.state import Part, State
 
 FORMAT = 1
 

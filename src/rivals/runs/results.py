@@ -15,7 +15,7 @@ from rivals.files import read_json, write_json
 from rivals.methods import Method
 from rivals.metrics import matrix
 from rivals.metrics.cost import cost
-from rivals.metrics.overlap import consecutive_overlap
+from rivals.metrics.overlap import consecutive_overlap, overlap_by_chance
 from rivals.runs import evaluate
 from rivals.seeds import Seed
 from rivals.tasks import Lesson, Stream
@@ -81,7 +81,7 @@ class Results:
         last = self.content["inferred"][-1] if self.content["inferred"] else None
         mean_weights = sum(task["ticket"]["weights"] for task in tasks) / len(tasks)
         winners = [method.winners(task["name"]) for task in tasks]
-        competed = bool(winners[0])
+        competed = bool(winners[0]) and len(tasks) > 1
         return {
             "accuracy": {
                 "task_known": matrix.accuracy(rows),
@@ -95,7 +95,9 @@ class Results:
             "bwt": matrix.bwt(rows),
             "forgetting": matrix.forgetting(rows),
             "overlap": consecutive_overlap(winners) if competed else None,
-            "overlap_by_chance": 100 * method.nominal_share if competed else None,
+            "overlap_by_chance": (
+                overlap_by_chance(winners, [task["units"] for task in tasks]) if competed else None
+            ),
             "retained": {
                 "nominal": 100 * method.nominal_share,
                 "effective": 100 * mean_weights / method.full_weights(),

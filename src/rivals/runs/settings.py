@@ -83,7 +83,7 @@ def coerce(key: str, value: Any, hint: Any) -> Any:
     if typing.get_origin(hint) is tuple:
         items = _items(value) if isinstance(value, str) else value
         items = items if isinstance(items, list | tuple) else [items]
-        return tuple(coerce(key, item, typing.get_args(hint)[0]) for item in items if item != "")
+        return tuple(coerce(key, item, typing.get_args(hint)[0]) for item in items)
     if isinstance(hint, types.UnionType):
         hint = typing.get_args(hint)[0]
     given = value
@@ -108,7 +108,8 @@ def coerce(key: str, value: Any, hint: Any) -> Any:
 
 def _items(text: str) -> list[str]:
     """`16-48-400`, `16,48,400` or `[16, 48, 400]` → its items."""
-    return re.split(r"\s*,\s*|(?<=\d)-", text.strip().removeprefix("[").removesuffix("]").strip())
+    inside = text.strip().removeprefix("[").removesuffix("]").strip()
+    return re.split(r"\s*,\s*|(?<=\d)-", inside) if inside else []
 
 
 def parse_overrides(texts: list[str]) -> dict[str, str]:

@@ -6,7 +6,6 @@ Weights are stored apart, under "name.weight" and "name.bias".
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -47,12 +46,8 @@ def describe(network: fx.GraphModule) -> list[dict[str, Any]]:
             word, numbers = WORDS[type(network.get_submodule(node.target))]
             module = network.get_submodule(node.target)
             nodes.append({"name": node.name, "op": word, "from": before, **numbers(module)})
-        elif node.op == "call_function" and node.target is operator.add:
+        elif node.op == "call_function":  # the only one that a cut lets pass
             nodes.append({"name": node.name, "op": "add", "from": before})
-        elif node.op not in ("placeholder", "output"):
-            raise RivalsError(
-                f"A ticket cannot hold the operation {node.target}; use layers of rivals.layers."
-            )
     return nodes
 
 
