@@ -179,7 +179,7 @@ def test_info_of_something_else(tmp_path: Path, refused: Refused) -> None:
     assert "holds neither a run nor a ticket" in refused("info", tmp_path)
     (tmp_path / "file").write_text("x")
     assert "is no folder" in refused("info", tmp_path / "file")
-    assert "is no folder" in refused("info", tmp_path / "nowhere", "--json")
+    assert "(No such file or directory)" in refused("info", tmp_path / "nowhere", "--json")
 
 
 def test_info_of_what_is_damaged(finished: Path, tmp_path: Path, refused: Refused) -> None:

@@ -10,19 +10,26 @@ import typer
 
 from rivals.errors import RivalsError
 
+HINT = "name a folder that `rivals run` has made."
+
 
 def info(
     path: Annotated[Path, typer.Argument(help="The folder of a run or of a ticket.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> int:
     """Show the tasks, accuracy, weights and bytes of what lies at PATH."""
-    if (path / "ticket.json").exists():
+    try:
+        names = {each.name for each in path.iterdir()}
+    except NotADirectoryError as error:
+        raise RivalsError(f"{path} is no folder; {HINT}") from error
+    except OSError as error:
+        raise RivalsError(f"{path} cannot be read ({error.strerror}); {HINT}") from error
+    if "ticket.json" in names:
         facts = _ticket(path)
-    elif (path / "config.yaml").exists():
+    elif "config.yaml" in names:
         facts = _run(path)
     else:
-        what = "holds neither a run nor a ticket" if path.is_dir() else "is no folder"
-        raise RivalsError(f"{path} {what}; name a folder that `rivals run` has made.")
+        raise RivalsError(f"{path} holds neither a run nor a ticket; {HINT}")
     if as_json:
         typer.echo(json.dumps(facts))
     else:

@@ -61,7 +61,7 @@ class CheckpointFolder:
             "parts": parts,
         }
         write_json(self.manifest, {**manifest, "sha256": _checksum(manifest)})
-        self._sweep({part["file"] for part in parts.values() if "file" in part})
+        self.sweep(parts)
 
     def _save_part(self, name: str, part: Part) -> dict[str, Any]:
         entry: dict[str, Any] = {"facts": part.facts} if part.facts else {}
@@ -87,8 +87,10 @@ class CheckpointFolder:
             self._fixed[name] = written
         return entry | written
 
-    def _sweep(self, used: set[str]) -> None:
+    def sweep(self, parts: dict[str, Any] | None = None) -> None:
         """Remove files that no manifest names any more, and what a killed run left half-written."""
+        parts = read_json(self.manifest, "checkpoint")["parts"] if parts is None else parts
+        used = {part["file"] for part in parts.values() if "file" in part}
         for path in self.folder.iterdir():
             if path.name not in used and path.suffix in (".safetensors", ".part"):
                 with contextlib.suppress(OSError):

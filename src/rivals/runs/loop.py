@@ -117,6 +117,7 @@ class Run:
                 f"The checkpoint {checkpoints.folder} does not fit this run "
                 f"({type(error).__name__}); use the version of rivals that wrote it."
             ) from error
+        checkpoints.sweep()
         self.done = checkpoint.done
         self.results = Results(checkpoint.results)
         self.measured = Measured.from_dict(checkpoint.measured)
