@@ -144,8 +144,8 @@ def test_any_changed_bit_is_noticed(tmp_path: Path) -> None:
             (copy / file.name).write_bytes(data)
             try:
                 found = CheckpointFolder(copy).load()
-            except RivalsError as error:
-                assert "\n" not in str(error)
+            except RivalsError:
+                pass
             else:
                 # The one thing that may change unnoticed is white space between JSON values.
                 assert file.name == "manifest.json"

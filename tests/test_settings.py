@@ -1,4 +1,4 @@
-"""Settings: every recipe resolves, the later word wins, and no value that makes no sense gets in."""
+"""Settings: every recipe resolves, the later word wins, and nonsense does not get in."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ def test_presets_are_the_files() -> None:
         (".5", float, 0.5), ("0.25", float, 0.25),
         ("true", bool, True), ("false", bool, False), ("no", bool, False), (True, bool, True),
         ("relu", str, "relu"), ("3", str, "3"), (3, str, "3"), ("", str, ""), ("true", str, "true"),
-        ("16-48-400", tuple[int, ...], (16, 48, 400)), ("16,48,400", tuple[int, ...], (16, 48, 400)),
+        ("16-48-400", tuple[int, ...], (16, 48, 400)),
+        ("16,48,400", tuple[int, ...], (16, 48, 400)),
         ("[16, 48, 400]", tuple[int, ...], (16, 48, 400)), ("16", tuple[int, ...], (16,)),
         (" 16 , 48 ", tuple[int, ...], (16, 48)),
         ([16, 48], tuple[int, ...], (16, 48)), (16, tuple[int, ...], (16,)),

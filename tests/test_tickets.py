@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_an_unknown_layer_is_refused(folder: Path) -> None:
     facts["architecture"][-2]["op"] = "os.system"
     edit(folder, architecture=facts["architecture"])
     with pytest.raises(
-        RivalsError, match="has a layer 'os.system' that this version does not know"
+        RivalsError, match=r"has a layer 'os\.system' that this version does not know"
     ):
         Ticket.load(folder)
 
@@ -143,16 +144,11 @@ def test_a_missing_fact_is_refused(key: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("nonsense", [None, 7, "x", [], {}, [7], [{"name": "a"}]])
-@pytest.mark.parametrize("key", ["architecture", "preprocessing", "sha256", "classes"])
+@pytest.mark.parametrize("key", ["architecture", "preprocessing", "sha256"])
 def test_nonsense_is_refused_in_a_sentence(key: str, nonsense: object, folder: Path) -> None:
     edit(folder, **{key: nonsense})
-    try:
+    with pytest.raises(RivalsError, match=rf"\A[^\n]*{re.escape(str(folder))}[^\n]*\Z"):
         Ticket.load(folder)
-    except RivalsError as error:
-        assert str(folder) in str(error)
-        assert "\n" not in str(error)
-    else:
-        assert key == "classes", f"{key}: {nonsense} was taken for a ticket"
 
 
 def test_an_architecture_that_does_not_fit_its_weights_is_refused(folder: Path) -> None:
