@@ -15,6 +15,7 @@ from rivals.layers import (
     TWTAConv2d,
     TWTALinear,
     Winners,
+    Work,
 )
 
 TASK = "a task. with a dot"
@@ -27,7 +28,12 @@ def opened(layer, inputs, posterior_seed=0):
     rivals.compete(TASK, torch.randn(rivals.blocks, rivals.units, generator=generator))
     layer.norm.begin(TASK, rivals.count)
     layer.wire(Flow(inputs, TASK, Masked(TASK)))
+    layer.work = whole(layer.weight)
     return layer
+
+
+def whole(weight):
+    return Work.take(weight, torch.arange(weight.rows), torch.arange(weight.columns), None)
 
 
 def test_linear_layer_is_equation_1():
@@ -76,7 +82,7 @@ def test_linear_layer_after_flattening_reads_a_units_positions_together():
 def test_losers_weights_keep_every_bit_in_a_sparse_step(live):
     inputs = torch.randn(8, 10)
     layer = opened(TWTALinear(3, 4), inputs)
-    before = layer.weight.values.clone()
+    before = layer.work.values.clone()
     draw = Draw(TASK, "sparse", 0.67, torch.Generator().manual_seed(2), live)
     layer(Flow(inputs, TASK, draw)).values.square().sum().backward()
     part = draw.slices[layer]
@@ -85,8 +91,9 @@ def test_losers_weights_keep_every_bit_in_a_sparse_step(live):
     part.write_back()
     lost = torch.ones(12, dtype=torch.bool)
     lost[part.rows] = False
-    assert torch.equal(layer.weight.values[lost], before[lost])
-    assert not torch.equal(layer.weight.values[~lost], before[~lost])
+    assert torch.equal(layer.work.values[lost], before[lost])
+    assert not torch.equal(layer.work.values[~lost], before[~lost])
+    assert torch.equal(layer.weight.values, before)  # the shared weight is written at the end
 
 
 def test_protected_edges_return_after_any_step():
@@ -94,8 +101,8 @@ def test_protected_edges_return_after_any_step():
     rows = torch.arange(3)
     layer.weight.claim(rows[:2], torch.arange(10))
     frozen = layer.weight.values[:2].clone()
+    layer.work = whole(layer.weight).keep(rows, torch.arange(10))
     selection = Settled(TASK)
-    layer.rivals.winners[TASK] = torch.zeros(3, dtype=torch.int64)
     leaf = selection.weight(layer, rows, torch.arange(10))
     optimiser = torch.optim.SGD([leaf], lr=0.1, momentum=0.9, weight_decay=0.1)
     for _ in range(5):
@@ -104,10 +111,8 @@ def test_protected_edges_return_after_any_step():
         optimiser.step()
         selection.slices[layer].guard()
     selection.slices[layer].write_back()
-    assert torch.equal(layer.weight.values[:2], frozen)
-    assert not torch.equal(
-        layer.weight.values[2], layer.weight.untrained(rows, torch.arange(10))[2]
-    )
+    assert torch.equal(layer.work.values[:2], frozen)
+    assert not torch.equal(layer.work.values[2], layer.weight.values[2])
 
 
 def test_norm_belongs_to_the_task():

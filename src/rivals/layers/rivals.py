@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from rivals.errors import RivalsError
-from rivals.layers.competition import winners
+from rivals.layers.competition import unit_ids, winners
 
 
 class Rivals(nn.Module):
-    """`blocks` blocks of `units` rivals. A task has a posterior while it competes, winners after.
+    """`blocks` blocks of `units` rivals. A task has contenders while it competes, winners after.
 
-    posteriors[task]  log π, (blocks, units)
+    contenders[task]  the units of each block that compete, (blocks, contenders)
+    posteriors[task]  their log π, (blocks, contenders)
     winners[task]     the unit that won in each block, (blocks,)
     """
 
@@ -23,6 +24,7 @@ class Rivals(nn.Module):
                 f"A layer of {blocks} blocks of {units} units; both must be at least 1."
             )
         self.blocks, self.units = blocks, units
+        self.contenders: dict[str, Tensor] = {}
         self.posteriors: dict[str, Tensor] = {}
         self.winners: dict[str, Tensor] = {}
 
@@ -31,19 +33,25 @@ class Rivals(nn.Module):
         """How many units there are in all blocks."""
         return self.blocks * self.units
 
-    def compete(self, task: str, log_posterior: Tensor) -> None:
-        """Open the competition for `task` with log π of shape (blocks, units)."""
+    def compete(self, task: str, log_posterior: Tensor, contenders: Tensor | None = None) -> None:
+        """Open the competition for `task` among `contenders` (default all), with their log π."""
+        if contenders is None:
+            contenders = torch.arange(self.units).expand(self.blocks, -1)
+        self.contenders[task] = contenders
         self.posteriors[task] = log_posterior.detach().clone().requires_grad_()
 
-    def settle(self, task: str) -> None:
-        """Reduce the posterior of `task` to its winners (Eq. 3)."""
-        self.winners[task] = winners(self.posteriors.pop(task).detach())
+    def settle(self, task: str) -> Tensor:
+        """Reduce the posterior of `task` to its winners (Eq. 3); their local ids, (blocks,)."""
+        best = winners(self.posteriors.pop(task).detach())
+        self.winners[task] = self.contenders.pop(task).gather(1, best.unsqueeze(1)).squeeze(1)
+        return unit_ids(best.unsqueeze(1))
 
     def winner_ids(self, task: str) -> Tensor:
         """The ids of the units that won `task`, in the order of the blocks: (blocks,)."""
         return self.winners[task] * self.blocks + torch.arange(self.blocks)
 
     def drop(self, task: str) -> None:
+        self.contenders.pop(task, None)
         self.posteriors.pop(task, None)
         self.winners.pop(task, None)
 

@@ -6,13 +6,14 @@
     Settled     training once the competition is over: the winners' weights, held as leaves
     Masked      every unit is computed and all but the winners are multiplied by zero (for checks)
 
-Live slices are gathered into leaf tensors, so a gradient is as small as what was live.
+While a task is learned (Draw, Settled), ids are local to its contenders and weights come from the
+layers' works: live slices are leaf tensors, so a gradient is as small as what was live. For tasks
+that are done (Winners, Masked), ids are those of the layers and weights come from the shared ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,46 +22,10 @@ from torch import Tensor
 
 from rivals.layers.competition import Live, gated, gumbel, relaxed, relaxed_sample, sparse
 from rivals.layers.rivals import Rivals
-from rivals.layers.shared import SharedWeight
+from rivals.layers.work import Slice
 
 if TYPE_CHECKING:
     from rivals.layers.twta import TWTALayer
-
-
-@dataclass
-class Slice:
-    """The live part of a shared weight: a leaf to train, and the edges that must not move."""
-
-    weight: SharedWeight
-    rows: Tensor
-    columns: Tensor
-    leaf: Tensor  # (rows, columns, taps)
-    free: Tensor | None  # (rows, columns, 1) bool; None where every edge is free
-    frozen: Tensor | None  # the values before training; None where every edge is free
-
-    @classmethod
-    def gather(cls, weight: SharedWeight, rows: Tensor, columns: Tensor) -> Slice:
-        leaf = weight.read(rows, columns)
-        free = weight.free(rows, columns).unsqueeze(2)
-        if bool(free.all()):
-            return cls(weight, rows, columns, leaf.requires_grad_(), None, None)
-        return cls(weight, rows, columns, leaf.clone().requires_grad_(), free, leaf)
-
-    @torch.no_grad()
-    def descend(self, lr: float, weight_decay: float) -> None:
-        """A plain step of gradient descent, without memory: the next draw has other units."""
-        assert self.leaf.grad is not None
-        self.leaf -= lr * (self.leaf.grad + weight_decay * self.leaf)
-
-    @torch.no_grad()
-    def guard(self) -> None:
-        """Put protected weights back, whatever momentum or decay has done to them."""
-        if self.free is not None and self.frozen is not None:
-            self.leaf.copy_(torch.where(self.free, self.leaf, self.frozen))
-
-    @torch.no_grad()
-    def write_back(self) -> None:
-        self.weight.write(self.rows, self.columns, self.leaf)
 
 
 class Selection:
@@ -101,7 +66,7 @@ class _Training(Selection):
 
     def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
         if layer not in self.slices:
-            self.slices[layer] = Slice.gather(layer.weight, rows, columns)
+            self.slices[layer] = Slice.gather(layer.work, rows, columns)
         return self.slices[layer].leaf
 
 
@@ -126,7 +91,7 @@ class Draw(_Training):
 
     def select(self, rivals: Rivals) -> Live:
         log_posterior = rivals.posteriors[self.task]
-        shape = (rivals.blocks, rivals.units)
+        shape = tuple(log_posterior.shape)
         noise = gumbel(shape if self.examples is None else (self.examples, *shape), self.generator)
         return self.way(relaxed_sample(log_posterior, noise, self.temperature))
 
@@ -148,10 +113,10 @@ class Winners(Selection):
 
 
 class Settled(_Training):
-    """The winners of a task, their weights held as leaves from step to step."""
+    """The winners of the task at work, their weights held as leaves from step to step."""
 
     def select(self, rivals: Rivals) -> Live:
-        return Live(rivals.winner_ids(self.task))
+        return Live(torch.arange(rivals.blocks))
 
 
 class Masked(Selection):

@@ -2,8 +2,8 @@
 
 An edge joins a unit of this layer (row) to a unit of the layer before (column); it has `taps`
 weights: the kernel of a convolution, the positions of a flattened map, or one. An edge that a task
-uses is protected: later tasks read it and never change it. An unused edge is free; once a task is
-over it has its untrained value, a function of the seed.
+uses is protected: later tasks read it and never change it. An edge that nobody uses is free, and its
+value is untrained: a function of the seed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from rivals.layers.seeded import standard_normal
 
 
 class SharedWeight:
-    """Weights (rows, columns, taps) that tasks read, train where free, claim and give back."""
+    """Weights (rows, columns, taps) that tasks read, claim and give back."""
 
     def __init__(self, rows: int, columns: int, taps: int, std: float, seed: int) -> None:
         self.taps, self.std, self.seed = taps, std, seed
         self.values = self.untrained(torch.arange(rows), torch.arange(columns))
         self.uses = torch.zeros(rows, columns, dtype=torch.int32)
-        self.touched = torch.zeros(rows, dtype=torch.bool)
 
     @property
     def rows(self) -> int:
@@ -40,9 +39,8 @@ class SharedWeight:
         return self.values[rows.unsqueeze(1), columns]
 
     def write(self, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        """Put a trained slice back."""
+        """Replace a slice; what is in use must be written as it was."""
         self.values[rows.unsqueeze(1), columns] = values
-        self.touched[rows] = True
 
     def free(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Which edges of the slice no task uses: (rows, columns) bool."""
@@ -53,47 +51,18 @@ class SharedWeight:
         uses = self.uses if columns is None else self.uses[:, columns]
         return (uses == 0).float().mean(1)
 
-    def begin(self, ancestor: Tensor | None) -> None:
-        """Before a task: free edges become copies of the ancestor ticket's, block by block.
-
-        `ancestor` (row blocks, column blocks, taps) is the slice of the ticket inherited from;
-        every unit of a block then starts as its block's unit in that ticket, but for edges in use.
-        """
-        if ancestor is None:
-            return
-        rows = torch.arange(self.rows) % ancestor.shape[0]
-        columns = torch.arange(self.columns) % ancestor.shape[1]
-        inherited = ancestor[rows.unsqueeze(1), columns]
-        self.values = torch.where((self.uses == 0).unsqueeze(2), inherited, self.values)
-        self.touched.fill_(True)
-
-    def restore(self, keep_rows: Tensor, keep_columns: Tensor) -> None:
-        """Give every free edge that was touched its untrained value, but for the slice to keep."""
-        kept = self.read(keep_rows, keep_columns)
-        rows = torch.nonzero(self.touched).flatten()
-        if len(rows):
-            columns = torch.arange(self.columns)
-            free = self.free(rows, columns).unsqueeze(2)
-            untrained = self.untrained(rows, columns)
-            self.values[rows] = torch.where(free, untrained, self.values[rows])
-        self.write(keep_rows, keep_columns, kept)
-        self.touched.fill_(False)
-        self.touched[keep_rows] = True
-
     def claim(self, rows: Tensor, columns: Tensor) -> Tensor:
         """A task uses the slice from now on; which of its edges nobody used before: bool."""
         first = self.free(rows, columns)
         self.uses[rows.unsqueeze(1), columns] += 1
-        self.touched[rows] = False
         return first
 
     def release(self, rows: Tensor, columns: Tensor) -> None:
         """A task no longer uses the slice; edges without users become untrained again."""
         self.uses[rows.unsqueeze(1), columns] -= 1
         free = self.free(rows, columns).unsqueeze(2)
-        kept = self.read(rows, columns)
         untrained = self.untrained(rows, columns)
-        self.values[rows.unsqueeze(1), columns] = torch.where(free, untrained, kept)
+        self.write(rows, columns, torch.where(free, untrained, self.read(rows, columns)))
 
     def resize(self, rows: int, columns: int) -> None:
         """Grow to rows × columns; ids are only appended, so old edges keep their place and bits."""
@@ -103,6 +72,4 @@ class SharedWeight:
         values[: self.rows, : self.columns] = self.values
         uses = torch.zeros(rows, columns, dtype=torch.int32)
         uses[: self.rows, : self.columns] = self.uses
-        touched = torch.zeros(rows, dtype=torch.bool)
-        touched[: self.rows] = self.touched
-        self.values, self.uses, self.touched = values, uses, touched
+        self.values, self.uses = values, uses

@@ -24,6 +24,7 @@ from rivals.layers.flow import Flow
 from rivals.layers.norm import TaskNorm
 from rivals.layers.rivals import Rivals
 from rivals.layers.shared import SharedWeight
+from rivals.layers.work import Work
 
 
 class TWTALayer(nn.Module):
@@ -34,6 +35,7 @@ class TWTALayer(nn.Module):
     """
 
     weight: SharedWeight
+    work: Work  # while a task is learned
 
     def __init__(
         self,

@@ -73,7 +73,9 @@ class TWTA(Method):
                 self.network.grow(rivals)
             posteriors, chosen = self.propose(task.name)
             shares = self.shares(chosen)
-        self.network.open(task.name, len(task.classes), posteriors, ancestor)
+        contenders = [self.contenders(log_posterior) for log_posterior in posteriors]
+        chosen_ones = [p.gather(1, c) for p, c in zip(posteriors, contenders, strict=True)]
+        self.network.open(task.name, len(task.classes), chosen_ones, ancestor, contenders)
         self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
         self.prepare_competition()
         if self.compete_steps() == 0:
@@ -96,6 +98,11 @@ class TWTA(Method):
             posteriors.append(log_posterior)
             chosen[rivals] = log_posterior.argmax(1) * rivals.blocks + torch.arange(rivals.blocks)
         return posteriors, chosen
+
+    def contenders(self, log_posterior: Tensor) -> Tensor:
+        """The units of each block that compete, the favourites of its posterior: (blocks, c)."""
+        count = min(self.settings.contenders or log_posterior.shape[1], log_posterior.shape[1])
+        return log_posterior.topk(count, dim=1).indices.sort(dim=1).values
 
     def shares(self, chosen: dict[Rivals, Tensor]) -> dict[Rivals, float]:
         """For each set of rivals, the least trainable share among the layers that it writes."""
@@ -217,9 +224,9 @@ class TWTA(Method):
 
     def settle(self) -> None:
         """Choose winners (Eq. 3), let the losers go; the ticket then trains as a small network."""
+        if self.settings.protect == "none":  # what losers learned stays with them
+            self.network.write_work()
         self.network.settle(self.current)
-        if self.settings.protect == "edges":
-            self.network.restore_losers(self.current)
         for layer in self.network.layers():
             layer.norm.state(self.current).forget_statistics()
         self.competing = False
@@ -229,7 +236,7 @@ class TWTA(Method):
         s, task = self.settings, self.current
         self.selection = Settled(task)
         for layer in self.network.layers():
-            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            rows, columns = (torch.arange(n) for n in layer.work.values.shape[:2])
             self.selection.weight(layer, rows, columns)
         leaves = [part.leaf for part in self.slices()]
         parameters = [*leaves, *self.own_parameters()]
@@ -243,11 +250,11 @@ class TWTA(Method):
             self.estimate_norms(task)
         for part in self.slices():
             part.write_back()
-        trainable = [
-            1.0 if part.free is None else float(part.free.float().mean()) for part in self.slices()
-        ]
+        trainable = [layer.work.trainable_share() for layer in self.network.layers()]
         if self.settings.protect == "edges":
             self.network.close(task.name)
+        else:
+            self.network.write_work()
         self.facts[task.name] = {
             "gradient_density": self.density[0] / max(1.0, self.density[1]),
             "trainable": {f"layer{i}": share for i, share in enumerate(trainable)},

@@ -14,6 +14,7 @@ class TWTASettings(Training):
     """How units compete, and what becomes of their edges."""
 
     compete: float = 0.2  # share of a task's steps in which units compete; 1 is the paper
+    contenders: int = 0  # units of a block that compete, the favourites of its posterior; 0: all
     way: str = "sparse"  # relaxed | gated | sparse
     live: int = 2  # units of a block that are live at first (sparse)
     live_end: int = 1  # and when the competition ends
@@ -50,6 +51,8 @@ class TWTASettings(Training):
         for name in ("spread", "prefer_free"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must not be negative.")
+        if self.contenders < 0:
+            raise RivalsError(f"contenders is {self.contenders}; use 0 for all units of a block.")
         if not 1 <= self.live_end <= self.live:
             raise RivalsError(
                 f"live goes from {self.live} to {self.live_end}; it falls, and ends at 1 or above."

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rivals.networks import stack
+from rivals.layers import Work
+from rivals.networks import RivalNetwork, stack
 from rivals.state import Part, State, load_optimiser, optimiser_tensors
 
 if TYPE_CHECKING:
@@ -37,13 +38,14 @@ def save(method: TWTA) -> State:
 
 
 def working_tensors(method: TWTA) -> dict[str, Tensor]:
-    """The task that is being learned: posteriors or winners, norms, head, touched rows, buffers."""
+    """The task that is being learned: posteriors or winners, norms, head, work, buffers."""
     network, task, tensors = method.network, method.current, dict[str, Tensor]()
     for number, optimiser in enumerate(method.optimisers):
         tensors |= optimiser_tensors(optimiser, f"optimiser{number}")
     if method.competing:
         for i, rivals in enumerate(network.rivals()):
             tensors[f"rivals{i}.posterior"] = rivals.posteriors[task].detach()
+            tensors[f"rivals{i}.contenders"] = rivals.contenders[task]
         for i, parameter in enumerate(method.own_parameters()):
             tensors[f"own{i}"] = parameter.detach()
     else:
@@ -51,8 +53,7 @@ def working_tensors(method: TWTA) -> dict[str, Tensor]:
             part.write_back()
         tensors |= stack.task_tensors(network, task)
     for i, layer in enumerate(network.layers()):
-        rows = torch.nonzero(layer.weight.touched).flatten()
-        tensors |= {f"layer{i}.rows": rows, f"layer{i}.touched": layer.weight.values[rows]}
+        tensors[f"layer{i}.work"] = layer.work.values
         for name, buffer in layer.norm.state(task).named_buffers():
             tensors[f"layer{i}.statistics.{name}"] = buffer
     return tensors
@@ -85,25 +86,34 @@ def load(method: TWTA, state: State) -> None:
 def load_working(method: TWTA, tensors: dict[str, Tensor]) -> None:
     """The task at work, as `working_tensors` left it."""
     network, task = method.network, method.current
-    for i, layer in enumerate(network.layers()):
-        rows = tensors[f"layer{i}.rows"]
-        layer.weight.values[rows] = tensors[f"layer{i}.touched"]
-        layer.weight.touched[rows] = True
     if method.competing:
-        posteriors = [tensors[f"rivals{i}.posterior"] for i in range(len(network.rivals()))]
-        network.open(task, len(method.known[task].classes), posteriors)
+        count = range(len(network.rivals()))
+        posteriors = [tensors[f"rivals{i}.posterior"] for i in count]
+        contenders = [tensors[f"rivals{i}.contenders"] for i in count]
+        classes = len(method.known[task].classes)
+        network.open(task, classes, posteriors, contenders=contenders)
+        load_work(network, tensors)
         with torch.no_grad():
             for i, parameter in enumerate(method.own_parameters()):
                 parameter.copy_(tensors[f"own{i}"])
         method.prepare_competition()
     else:
         stack.load_task(network, task, tensors)
+        for layer in network.layers():
+            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            layer.work = Work.take(layer.weight, rows, columns, None)
+        load_work(network, tensors)
         method.prepare_settled()
     for i, layer in enumerate(network.layers()):
         for name, buffer in layer.norm.state(task).named_buffers():
             buffer.copy_(tensors[f"layer{i}.statistics.{name}"])
     for number, optimiser in enumerate(method.optimisers):
         load_optimiser(optimiser, tensors, f"optimiser{number}")
+
+
+def load_work(network: RivalNetwork, tensors: dict[str, Tensor]) -> None:
+    for i, layer in enumerate(network.layers()):
+        layer.work.values = tensors[f"layer{i}.work"]
 
 
 def footprint(method: TWTA) -> dict[str, int]:

@@ -62,9 +62,9 @@ class Network(nn.Module):
         scores = [self.heads[name](flow) for name in heads or (task,)]
         return scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)
 
-    def add_head(self, task: str, classes: int) -> None:
-        """A fresh head on every unit of the last layer."""
-        width = self.end.count if self.end else self.features
+    def add_head(self, task: str, classes: int, width: int = 0) -> None:
+        """A fresh head on `width` units of the last layer, or on all features of a dense one."""
+        width = width or self.features
         live = self.end.blocks if self.end else self.features
         positions = self.positions if self.end else 1
         seed = self.seed.child("head", task).value

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from rivals.layers import Rivals, Selection, TWTALayer, Winners
+from rivals.layers import Rivals, Selection, TWTALayer, Winners, Work
+from rivals.layers.competition import unit_ids
 from rivals.networks.network import Network
 from rivals.seeds import Seed
 
@@ -43,35 +44,50 @@ class RivalNetwork(Network):
         return Winners(task)
 
     def open(
-        self, task: str, classes: int, posteriors: list[Tensor], ancestor: str | None = None
+        self,
+        task: str,
+        classes: int,
+        posteriors: list[Tensor],
+        ancestor: str | None = None,
+        contenders: list[Tensor] | None = None,
     ) -> None:
-        """Start a competition: a posterior for each set of rivals, norms, a head.
+        """Start a competition: contenders (default all units) with their posteriors, norms, a head.
 
         With an ancestor, free edges and norms start as copies of that task's, block by block.
         """
-        for rivals, log_posterior in zip(self.rivals(), posteriors, strict=True):
-            rivals.compete(task, log_posterior)
+        for number, (rivals, log_posterior) in enumerate(
+            zip(self.rivals(), posteriors, strict=True)
+        ):
+            rivals.compete(task, log_posterior, contenders[number] if contenders else None)
         for layer in self.layers():
-            layer.norm.begin(task, layer.rivals.count, ancestor)
-            layer.weight.begin(self.ticket_slice(layer, ancestor) if ancestor else None)
-        self.add_head(task, classes)
+            rows = unit_ids(layer.rivals.contenders[task])
+            columns = torch.arange(layer.weight.columns)
+            if layer.source:
+                columns = unit_ids(layer.source.contenders[task])
+            old = self.ticket_slice(layer, ancestor) if ancestor else None
+            layer.work = Work.take(layer.weight, rows, columns, old)
+            layer.norm.begin(task, len(rows), ancestor)
+        self.add_head(task, classes, len(unit_ids(self.end.contenders[task])) if self.end else 0)
 
     def settle(self, task: str) -> None:
         """End the competition: winners are chosen, what belongs to the losers is let go."""
-        for rivals in self.rivals():
-            rivals.settle(task)
+        local = {rivals: rivals.settle(task) for rivals in self.rivals()}
         for layer in self.layers():
-            layer.norm.keep(task, layer.rivals.winner_ids(task))
+            rows = local[layer.rivals]
+            columns = torch.arange(len(layer.work.columns))
+            layer.work = layer.work.keep(rows, local[layer.source] if layer.source else columns)
+            layer.norm.keep(task, rows)
         if self.end:
-            self.heads.keep(task, self.end.winner_ids(task))
+            self.heads.keep(task, local[self.end])
 
-    def restore_losers(self, task: str) -> None:
-        """Free edges outside the ticket of `task` return to their untrained values."""
+    def write_work(self) -> None:
+        """Put everything that the task at work has trained into the shared weights."""
         for layer in self.layers():
-            layer.weight.restore(layer.rivals.winner_ids(task), layer.ticket_columns(task))
+            layer.weight.write(layer.work.rows, layer.work.columns, layer.work.values)
 
     def close(self, task: str) -> None:
-        """Claim every edge of the ticket: it is in use from now on."""
+        """Write the ticket and claim its edges: they are in use from now on."""
+        self.write_work()
         self.claims[task] = Claim(
             [
                 layer.weight.claim(layer.rivals.winner_ids(task), layer.ticket_columns(task))
