@@ -1,10 +1,14 @@
-"""Untrained weights are a function of the seed and of the edge alone."""
+"""Untrained weights are a function of the seed and the edge; claims lie over them."""
 
+import hypothesis.strategies as st
+import pytest
 import torch
+from hypothesis import given, settings
 from scipy import stats
 
 from rivals.layers.seeded import standard_normal
-from rivals.layers.shared import SharedWeight
+from rivals.layers.generated import GeneratedWeight
+from rivals.layers.shared import HeldWeight
 
 
 def test_any_slice_equals_the_part_of_the_whole():
@@ -29,26 +33,64 @@ def test_another_seed_gives_other_weights():
     )
 
 
-def test_growth_keeps_every_old_edge():
-    weight = SharedWeight(6, 4, 3, std=0.5, seed=3)
-    weight.write(torch.tensor([1, 2]), torch.tensor([0, 3]), torch.ones(2, 2, 3))
-    before = weight.values.clone()
+KINDS = [HeldWeight, GeneratedWeight]
+
+
+def everything(weight):
+    return weight.read(torch.arange(weight.rows), torch.arange(weight.columns))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_growth_keeps_every_old_edge(kind):
+    weight = kind(6, 4, 3, std=0.5, seed=3)  # 3 and 2 blocks of 2 units
+    weight.claim("a", torch.tensor([0, 4, 2]), torch.tensor([2, 1]), torch.ones(3, 2, 3))
+    before = everything(weight)
     weight.resize(9, 8)
-    assert torch.equal(weight.values[:6, :4], before)
-    fresh = SharedWeight(9, 8, 3, std=0.5, seed=3)
-    assert torch.equal(weight.values[6:], fresh.values[6:])
-    assert torch.equal(weight.values[:6, 4:], fresh.values[:6, 4:])
+    after, fresh = everything(weight), everything(kind(9, 8, 3, std=0.5, seed=3))
+    assert torch.equal(after[:6, :4], before)
+    assert torch.equal(after[6:], fresh[6:])
+    assert torch.equal(after[:6, 4:], fresh[:6, 4:])
 
 
-def test_release_gives_edges_without_users_their_untrained_values():
-    weight = SharedWeight(4, 4, 1, std=1.0, seed=0)
-    untrained = weight.values.clone()
-    rows, columns = torch.tensor([0, 1]), torch.tensor([2, 3])
-    weight.write(rows, columns, torch.full((2, 2, 1), 9.0))
-    assert weight.claim(rows, columns).all()
-    also = torch.tensor([1]), torch.tensor([3])
-    assert not weight.claim(*also).any()
-    weight.release(rows, columns)
-    assert weight.values[1, 3] == 9
-    weight.release(*also)
-    assert torch.equal(weight.values, untrained)
+@pytest.mark.parametrize("kind", KINDS)
+def test_release_gives_edges_without_users_their_untrained_values(kind):
+    weight = kind(4, 4, 1, std=1.0, seed=0)  # 2 blocks of 2 units on both sides
+    untrained = everything(weight)
+    a, b = (
+        (torch.tensor([0, 1]), torch.tensor([2, 1])),
+        (torch.tensor([2, 1]), torch.tensor([2, 3])),
+    )
+    weight.claim("a", *a, torch.full((2, 2, 1), 9.0))
+    weight.claim("b", *b, torch.full((2, 2, 1), 5.0))
+    assert weight.claims["b"].first.tolist() == [[True, True], [False, True]]
+    assert weight.read(*b)[:, :, 0].tolist() == [[5, 5], [9, 5]]  # what a owns is not written
+    weight.release("a")
+    assert weight.claims["b"].first.all()  # the shared edge has moved
+    assert weight.read(*b)[:, :, 0].tolist() == [[5, 5], [9, 5]]
+    assert torch.equal(weight.read(*a)[0], untrained[0, [2, 1]])
+    weight.release("b")
+    assert torch.equal(everything(weight), untrained)
+
+
+@given(
+    tickets=st.lists(st.tuples(*[st.integers(0, 2)] * 7), max_size=6),
+    drops=st.lists(st.integers(0, 5), max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_generated_and_held_weights_are_the_same_weights(tickets, drops):
+    held, made = (kind(9, 12, 2, std=1.0, seed=5) for kind in KINDS)  # 3 and 4 blocks of 3 units
+    for number, ticket in enumerate(tickets):
+        rows = torch.tensor(ticket[:3]) * 3 + torch.arange(3)
+        columns = torch.tensor(ticket[3:]) * 4 + torch.arange(4)
+        values = torch.full((3, 4, 2), float(number + 1))
+        for weight in (held, made):
+            weight.claim(str(number), rows, columns, values)
+    for drop in drops:
+        if str(drop) in held.claims:
+            for weight in (held, made):
+                weight.release(str(drop))
+    assert torch.equal(everything(held), everything(made))
+    assert torch.equal(held.free_share(), made.free_share())
+    for task in held.claims:
+        assert torch.equal(held.owned(task), made.owned(task))
+        assert torch.equal(held.claims[task].first, made.claims[task].first)

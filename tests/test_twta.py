@@ -42,28 +42,60 @@ def test_without_protection_old_tickets_change():
     assert not same_bits(before, ticket_bits(method, first.task.name))
 
 
-def test_edges_that_nobody_claimed_are_untrained_after_a_task():
-    method = make(epochs=1)
+def everything(layer):
+    weight = layer.weight
+    return weight.read(torch.arange(weight.rows), torch.arange(weight.columns))
+
+
+@pytest.mark.parametrize("weights", ["generated", "held"])
+def test_edges_that_nobody_claimed_are_untrained_after_a_task(weights):
+    method = make(epochs=1, network={**TINY, "weights": weights})
     teach(method, lessons(1)[0].task)
     for layer in method.network.layers():
-        weight = layer.weight
-        untrained = weight.untrained(torch.arange(weight.rows), torch.arange(weight.columns))
-        free = weight.uses == 0
-        assert torch.equal(weight.values[free], untrained[free])
-        assert not torch.equal(weight.values[~free], untrained[~free])
+        rows, columns = torch.arange(layer.weight.rows), torch.arange(layer.weight.columns)
+        untrained, free = layer.weight.untrained(rows, columns), layer.weight.free(rows, columns)
+        assert torch.equal(everything(layer)[free], untrained[free])
+        assert not torch.equal(everything(layer)[~free], untrained[~free])
 
 
-def test_dropping_every_task_leaves_the_network_as_it_was_made():
-    method = make(epochs=1)
-    fresh = [layer.weight.values.clone() for layer in method.network.layers()]
+@pytest.mark.parametrize("weights", ["generated", "held"])
+def test_dropping_every_task_leaves_the_network_as_it_was_made(weights):
+    method = make(epochs=1, network={**TINY, "weights": weights})
+    fresh = [everything(layer) for layer in method.network.layers()]
     for lesson in lessons(4):
         teach(method, lesson.task)
     for task in list(method.known):
         method.drop(task)
     for layer, before in zip(method.network.layers(), fresh, strict=True):
-        assert torch.equal(layer.weight.values[: len(before), : before.shape[1]], before)
-        assert layer.weight.uses.sum() == 0
+        assert torch.equal(everything(layer)[: len(before), : before.shape[1]], before)
+        assert not layer.weight.claims
     assert not method.network.heads.tasks
+
+
+def test_generated_and_held_weights_learn_the_same_bits():
+    tickets = []
+    for weights in ("generated", "held"):
+        method = make(epochs=1, network={**TINY, "units": 2, "weights": weights})
+        for lesson in lessons(4, "digits-permuted"):
+            teach(method, shortened(lesson.task, 120))
+        tickets.append([ticket_bits(method, task) for task in method.known])
+    assert all(same_bits(a, b) for a, b in zip(*tickets, strict=True))
+
+
+@pytest.mark.parametrize("contenders", [1, 2, 3])
+def test_contenders_bound_what_a_task_works_on(contenders):
+    method = make(epochs=4, contenders=contenders)
+    lesson = lessons(1)[0]
+    method.start(lesson.task)
+    first, second = method.network.layers()
+    assert first.work.values.shape == (4 * contenders, 64, 1)
+    assert second.work.values.shape == (4 * contenders, 4 * contenders, 1)
+    favourites = [r.contenders[lesson.task.name] for r in method.network.rivals()]
+    method.learn(lesson.task, lambda step: None)
+    method.end_task(lesson.task)
+    for allowed, won in zip(favourites, method.winners(lesson.task.name), strict=True):
+        assert (allowed == won.unsqueeze(1)).any(1).all()
+    assert accuracy(method, lesson) > 90
 
 
 LESSONS = lessons(1, "digits-permuted")
@@ -166,10 +198,10 @@ def test_gradient_keep_winner_leaves_the_others_alone():
     method = make(way="relaxed", gradient_keep="winner", compete=1.0, epochs=1, spread=0.1)
     task = shortened(lessons(1)[0].task, 40)
     method.start(task)
-    before = [layer.weight.values.clone() for layer in method.network.layers()]
+    before = [layer.work.values.clone() for layer in method.network.layers()]
     method.learn(task, lambda step: None)  # a single step
     for layer, old in zip(method.network.layers(), before, strict=True):
-        moved = (layer.weight.values != old).flatten(1).any(1).view(4, -1)  # (units, blocks)
+        moved = (layer.work.values != old).flatten(1).any(1).view(4, -1)  # (units, blocks)
         assert (moved.sum(0) <= 1).all()
 
 
@@ -219,7 +251,7 @@ def test_the_paper_preset_runs():
     )  # fmt: skip
     for lesson in lessons(2):
         teach(method, lesson.task)
-    assert all(torch.isfinite(layer.weight.values).all() for layer in method.network.layers())
+    assert all(torch.isfinite(everything(layer)).all() for layer in method.network.layers())
 
 
 @pytest.mark.parametrize(

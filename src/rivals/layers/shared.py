@@ -2,74 +2,162 @@
 
 An edge joins a unit of this layer (row) to a unit of the layer before (column); it has `taps`
 weights: the kernel of a convolution, the positions of a flattened map, or one. An edge that a task
-uses is protected: later tasks read it and never change it. An edge that nobody uses is free, and its
-value is untrained: a function of the seed.
+uses is protected: later tasks read it and never change it. An edge that nobody uses is free, and
+its value is untrained: a function of the seed.
+
+A task uses one unit of every block, so a claim is a table (row blocks, column blocks), and two
+claims meet in the cells whose row and column winners are the same in both.
 """
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rivals.layers.seeded import standard_normal
 
+ROWS_AT_ONCE = 512  # when all rows are looked at, so that no table of all edges is ever made
 
-class SharedWeight:
+
+@dataclass
+class Claim:
+    """The edges rows × columns that a task uses, and which of them it owns: those nobody used."""
+
+    rows: Tensor  # (row blocks,) ids
+    columns: Tensor  # (column blocks,) ids, or the whole input
+    first: Tensor  # (row blocks, column blocks) bool
+
+    def cells(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Which of `rows` and of `columns` this claim has, (n,) bool each."""
+        return (
+            self.rows[rows % len(self.rows)] == rows,
+            self.columns[columns % len(self.columns)] == columns,
+        )
+
+
+class SharedWeight(ABC):
     """Weights (rows, columns, taps) that tasks read, claim and give back."""
 
     def __init__(self, rows: int, columns: int, taps: int, std: float, seed: int) -> None:
-        self.taps, self.std, self.seed = taps, std, seed
-        self.values = self.untrained(torch.arange(rows), torch.arange(columns))
-        self.uses = torch.zeros(rows, columns, dtype=torch.int32)
-
-    @property
-    def rows(self) -> int:
-        return self.values.shape[0]
-
-    @property
-    def columns(self) -> int:
-        return self.values.shape[1]
+        self.rows, self.columns, self.taps, self.std, self.seed = rows, columns, taps, std, seed
+        self.claims: dict[str, Claim] = {}  # in the order in which tasks were learned
 
     def untrained(self, rows: Tensor, columns: Tensor) -> Tensor:
         """What the edges rows × columns are before any task: (rows, columns, taps)."""
         return standard_normal(self.seed, rows, columns, self.taps) * self.std
 
+    @abstractmethod
     def read(self, rows: Tensor, columns: Tensor) -> Tensor:
         """A copy of the slice rows × columns."""
-        return self.values[rows.unsqueeze(1), columns]
 
-    def write(self, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        """Replace a slice; what is in use must be written as it was."""
-        self.values[rows.unsqueeze(1), columns] = values
+    @abstractmethod
+    def put(self, task: str, values: Tensor) -> None:
+        """Take the values (row blocks, column blocks, taps) of the edges that `task` owns."""
+
+    @abstractmethod
+    def move(self, task: str, heir: str, cells: Tensor) -> None:
+        """`heir` owns the cells from now on that `task` owned."""
+
+    @abstractmethod
+    def forget(self, task: str, cells: Tensor) -> None:
+        """Nobody uses these cells of `task` any more: they become untrained."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.rows, self.columns, self.taps
+
+    @property
+    def numel(self) -> int:
+        return self.rows * self.columns * self.taps
+
+    def uses(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """How many tasks use each edge of the slice: (rows, columns)."""
+        found = [claim.cells(rows, columns) for claim in self.claims.values()]
+        if not found:
+            return torch.zeros(len(rows), len(columns))
+        mine, theirs = (torch.stack(part).float() for part in zip(*found, strict=True))
+        return mine.T @ theirs
 
     def free(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Which edges of the slice no task uses: (rows, columns) bool."""
-        return self.uses[rows.unsqueeze(1), columns] == 0
+        return self.uses(rows, columns) == 0
 
     def free_share(self, columns: Tensor | None = None) -> Tensor:
         """For every row, the free share of its edges to `columns` (default all): (rows,)."""
-        uses = self.uses if columns is None else self.uses[:, columns]
-        return (uses == 0).float().mean(1)
+        columns = torch.arange(self.columns) if columns is None else columns
+        parts = torch.arange(self.rows).split(ROWS_AT_ONCE)  # type: ignore[no-untyped-call]
+        return torch.cat([self.free(part, columns).float().mean(1) for part in parts])
 
-    def claim(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """A task uses the slice from now on; which of its edges nobody used before: bool."""
-        first = self.free(rows, columns)
-        self.uses[rows.unsqueeze(1), columns] += 1
-        return first
+    def room(self) -> float:
+        """The share of all edges that no task uses."""
+        columns = torch.arange(self.columns)
+        parts = torch.arange(self.rows).split(ROWS_AT_ONCE)  # type: ignore[no-untyped-call]
+        return sum(int(self.free(part, columns).sum()) for part in parts) / (
+            self.rows * self.columns
+        )
 
-    def release(self, rows: Tensor, columns: Tensor) -> None:
-        """A task no longer uses the slice; edges without users become untrained again."""
-        self.uses[rows.unsqueeze(1), columns] -= 1
-        free = self.free(rows, columns).unsqueeze(2)
-        untrained = self.untrained(rows, columns)
-        self.write(rows, columns, torch.where(free, untrained, self.read(rows, columns)))
+    def claim(self, task: str, rows: Tensor, columns: Tensor, values: Tensor) -> None:
+        """A task uses the slice from now on, and owns those of its edges that nobody used."""
+        self.claims[task] = Claim(rows, columns, self.free(rows, columns))
+        self.put(task, values)
+
+    def owned(self, task: str) -> Tensor:
+        """The values of the edges that `task` owns: (edges, taps)."""
+        claim = self.claims[task]
+        return self.read(claim.rows, claim.columns)[claim.first]
+
+    def release(self, task: str) -> None:
+        """A task no longer uses its slice. What others use moves to the earliest of them."""
+        gone = self.claims[task]
+        orphans = gone.first.clone()
+        for name, heir in self.claims.items():
+            if name != task:
+                same = (heir.rows == gone.rows).unsqueeze(1) & (heir.columns == gone.columns)
+                if bool((cells := orphans & same).any()):
+                    self.move(task, name, cells)
+                    heir.first |= cells
+                    orphans &= ~cells
+        self.forget(task, orphans)
+        del self.claims[task]
 
     def resize(self, rows: int, columns: int) -> None:
         """Grow to rows × columns; ids are only appended, so old edges keep their place and bits."""
-        if (rows, columns) == (self.rows, self.columns):
-            return
-        values = self.untrained(torch.arange(rows), torch.arange(columns))
-        values[: self.rows, : self.columns] = self.values
-        uses = torch.zeros(rows, columns, dtype=torch.int32)
-        uses[: self.rows, : self.columns] = self.uses
-        self.values, self.uses = values, uses
+        self.rows, self.columns = rows, columns
+
+
+class HeldWeight(SharedWeight):
+    """All values in memory: what unprotected training needs, where every edge may change."""
+
+    def __init__(self, rows: int, columns: int, taps: int, std: float, seed: int) -> None:
+        super().__init__(rows, columns, taps, std, seed)
+        self.values = self.untrained(torch.arange(rows), torch.arange(columns))
+
+    def read(self, rows: Tensor, columns: Tensor) -> Tensor:
+        return self.values[rows.unsqueeze(1), columns]
+
+    def write(self, rows: Tensor, columns: Tensor, values: Tensor) -> None:
+        """Replace a slice, protected or not."""
+        self.values[rows.unsqueeze(1), columns] = values
+
+    def put(self, task: str, values: Tensor) -> None:
+        claim = self.claims[task]
+        old = self.read(claim.rows, claim.columns)
+        self.write(claim.rows, claim.columns, torch.where(claim.first.unsqueeze(2), values, old))
+
+    def move(self, task: str, heir: str, cells: Tensor) -> None:
+        pass
+
+    def forget(self, task: str, cells: Tensor) -> None:
+        rows, columns = self.claims[task].rows, self.claims[task].columns
+        untrained, old = self.untrained(rows, columns), self.read(rows, columns)
+        self.write(rows, columns, torch.where(cells.unsqueeze(2), untrained, old))
+
+    def resize(self, rows: int, columns: int) -> None:
+        if (rows, columns) != (self.rows, self.columns):
+            values = self.untrained(torch.arange(rows), torch.arange(columns))
+            values[: self.rows, : self.columns] = self.values
+            self.values = values
+        super().resize(rows, columns)

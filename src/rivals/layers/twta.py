@@ -13,6 +13,7 @@ shape from the first flow they see, as the lazy modules of torch do.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -21,9 +22,10 @@ from torch import Tensor, nn
 from rivals.layers.competition import gate
 from rivals.layers.cut import conv2d, cutting, linear, run
 from rivals.layers.flow import Flow
+from rivals.layers.generated import GeneratedWeight
 from rivals.layers.norm import TaskNorm
 from rivals.layers.rivals import Rivals
-from rivals.layers.shared import SharedWeight
+from rivals.layers.shared import HeldWeight, SharedWeight
 from rivals.layers.work import Work
 
 
@@ -31,7 +33,8 @@ class TWTALayer(nn.Module):
     """What dense and convolutional layers share: rivals, one weight, a norm per task.
 
     `rivals` may be shared with other layers, whose units then win together. `unit` is "relu" or
-    "linear" (the paper's letter). `activate=False` leaves the ReLU to whoever adds flows up.
+    "linear" (the paper's letter). `activate=False` leaves the ReLU to whoever adds flows up. `held`
+    keeps all weights in memory; otherwise those that nobody claimed are generated when read.
     """
 
     weight: SharedWeight
@@ -47,13 +50,14 @@ class TWTALayer(nn.Module):
         norm: str = "batch",
         activate: bool = True,
         initial: str = "live",
+        held: bool = False,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self.rivals = rivals or Rivals(blocks, units)
         self.norm = TaskNorm(norm)
         self.active = activate and unit == "relu"
-        self.unit, self.initial, self.seed = unit, initial, seed
+        self.unit, self.initial, self.held, self.seed = unit, initial, held, seed
         self.source: Rivals | None = None
         self.wired = False
 
@@ -81,7 +85,8 @@ class TWTALayer(nn.Module):
         else:  # "glorot", on the full width, as the paper has it
             kernel = taps if isinstance(self, TWTAConv2d) else 1
             std = math.sqrt(2.0 / (columns * taps + self.rivals.count * kernel))
-        self.weight = SharedWeight(self.rivals.count, columns, taps, std, self.seed)
+        kind = HeldWeight if self.held else GeneratedWeight
+        self.weight = kind(self.rivals.count, columns, taps, std, self.seed)
         self.wired = True
 
     def fit(self) -> None:
@@ -137,18 +142,9 @@ class TWTAConv2d(TWTALayer):
         kernel: int,
         stride: int = 1,
         padding: int = 0,
-        *,
-        rivals: Rivals | None = None,
-        unit: str = "relu",
-        norm: str = "batch",
-        activate: bool = True,
-        initial: str = "live",
-        seed: int = 0,
+        **options: Any,  # those of TWTALayer
     ) -> None:
-        super().__init__(
-            blocks, units, rivals=rivals, unit=unit, norm=norm, activate=activate, initial=initial,
-            seed=seed,
-        )  # fmt: skip
+        super().__init__(blocks, units, **options)
         self.kernel, self.stride, self.padding = kernel, stride, padding
 
     def taps_of(self, flow: Flow, columns: int) -> int:

@@ -44,7 +44,7 @@ class TWTA(Method):
 
     def __init__(self, plan: NetworkPlan, settings: TWTASettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        self.network = plan.rivals(seed.child("network"))
+        self.network = plan.rivals(seed.child("network"), held=settings.protect == "none")
         self.total = self.network.weight_count()  # before any growth
         self.wide_features = self.network.features * plan.settings.units
         self.selection: Draw | Settled | None = None

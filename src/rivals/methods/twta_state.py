@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rivals.layers import Work
+from rivals.layers import HeldWeight, Work
 from rivals.networks import RivalNetwork, stack
 from rivals.state import Part, State, load_optimiser, optimiser_tensors
 
@@ -32,8 +32,9 @@ def save(method: TWTA) -> State:
     if method.current:
         parts["working"] = Part(working_tensors(method))
     if not protected:
-        weights = enumerate(network.layers())
-        parts["weights"] = Part({f"layer{i}.values": layer.weight.values for i, layer in weights})
+        parts["weights"] = Part(
+            {f"layer{i}.values": weight.values for i, weight in enumerate(held(network))}
+        )
     return parts
 
 
@@ -77,8 +78,8 @@ def load(method: TWTA, state: State) -> None:
             if protected:
                 stack.load_claims(network, task, state[f"task/{task}"].tensors)
     if not protected:
-        for i, layer in enumerate(network.layers()):
-            layer.weight.values = state["weights"].tensors[f"layer{i}.values"]
+        for i, weight in enumerate(held(network)):
+            weight.values = state["weights"].tensors[f"layer{i}.values"]
     if method.current:
         load_working(method, state["working"].tensors)
 
@@ -109,6 +110,12 @@ def load_working(method: TWTA, tensors: dict[str, Tensor]) -> None:
             buffer.copy_(tensors[f"layer{i}.statistics.{name}"])
     for number, optimiser in enumerate(method.optimisers):
         load_optimiser(optimiser, tensors, f"optimiser{number}")
+
+
+def held(network: RivalNetwork) -> list[HeldWeight]:
+    """The shared weights of an unprotected network."""
+    weights = [layer.weight for layer in network.layers()]
+    return [weight for weight in weights if isinstance(weight, HeldWeight)]
 
 
 def load_work(network: RivalNetwork, tensors: dict[str, Tensor]) -> None:

@@ -6,7 +6,7 @@ needs to know which kind it is.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -39,9 +39,20 @@ class Rival:
     """Layers of blocks of `units` rivals."""
 
     def __init__(
-        self, units: int, unit: str = "relu", norm: str = "batch", initial: str = "live"
+        self,
+        units: int,
+        unit: str = "relu",
+        norm: str = "batch",
+        initial: str = "live",
+        held: bool = False,
     ) -> None:
-        self.units, self.unit, self.norm, self.initial = units, unit, norm, initial
+        self.units, self.unit = units, unit
+        self.options: dict[str, Any] = {
+            "unit": unit,
+            "norm": norm,
+            "initial": initial,
+            "held": held,
+        }
 
     def blocks(self, width: int) -> int:
         if width % self.units:
@@ -58,14 +69,12 @@ class Rival:
         stream: Rivals | None = None, activate: bool = True,
     ) -> nn.Module:  # fmt: skip
         return TWTAConv2d(
-            self.blocks(width), self.units, kernel, stride, padding, rivals=stream, unit=self.unit,
-            norm=self.norm, activate=activate, initial=self.initial,
+            self.blocks(width), self.units, kernel, stride, padding, rivals=stream,
+            activate=activate, **self.options,
         )  # fmt: skip
 
     def linear(self, width: int) -> nn.Module:
-        return TWTALinear(
-            self.blocks(width), self.units, unit=self.unit, norm=self.norm, initial=self.initial
-        )
+        return TWTALinear(self.blocks(width), self.units, **self.options)
 
     def stream(self, width: int) -> Rivals | None:
         return Rivals(self.blocks(width), self.units)

@@ -27,13 +27,18 @@ class NetworkSettings:
     unit: str = "relu"  # relu | linear
     norm: str = "batch"  # batch | none; both belong to the task
     initial: str = "live"  # live: for the fan that is live | glorot: for the full width
+    weights: str = "generated"  # generated: what nobody claimed is made when read | held
 
     def __post_init__(self) -> None:
         if self.units < 1:
             raise RivalsError(f"units is {self.units}, but a block has at least 1 unit.")
         if any(width < 1 for width in self.widths):
             raise RivalsError(f"widths are {self.widths}, but a layer is at least 1 wide.")
-        for name, known in (("unit", UNITS), ("norm", NORMS), ("initial", ("live", "glorot"))):
+        words = {
+            "unit": UNITS, "norm": NORMS, "initial": ("live", "glorot"),
+            "weights": ("generated", "held"),
+        }  # fmt: skip
+        for name, known in words.items():
             if getattr(self, name) not in known:
                 raise RivalsError(f"{name} is '{getattr(self, name)}'; use {' or '.join(known)}.")
 
@@ -45,9 +50,10 @@ class NetworkPlan:
     settings: NetworkSettings
     input_shape: tuple[int, int, int]
 
-    def rivals(self, seed: Seed) -> RivalNetwork:
+    def rivals(self, seed: Seed, held: bool = False) -> RivalNetwork:
+        """The network of rivals; `held` keeps in memory what could be generated."""
         s = self.settings
-        kind = Rival(s.units, s.unit, s.norm, s.initial)
+        kind = Rival(s.units, s.unit, s.norm, s.initial, held or s.weights == "held")
         return RivalNetwork(self.body(kind), self.input_shape, seed)
 
     def dense(self, seed: Seed) -> DenseNetwork:

@@ -8,30 +8,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rivals.layers import Rivals, Selection, TWTALayer, Winners, Work
+from rivals.layers import HeldWeight, Rivals, Selection, TWTALayer, Winners, Work
 from rivals.layers.competition import unit_ids
 from rivals.networks.network import Network
-from rivals.seeds import Seed
-
-
-@dataclass
-class Claim:
-    """What a task claimed: for each layer, which edges of its ticket it was the first to use."""
-
-    first: list[Tensor] = field(default_factory=list)  # per layer (row blocks, column blocks) bool
 
 
 class RivalNetwork(Network):
-    """Body of rival layers and heads, with the book of who claimed what."""
-
-    def __init__(self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed) -> None:
-        super().__init__(body, input_shape, seed)
-        self.claims: dict[str, Claim] = {}  # in the order in which tasks were learned
+    """Body of rival layers and heads."""
 
     def layers(self) -> list[TWTALayer]:  # type: ignore[override]
         return [module for module in self.body.modules() if isinstance(module, TWTALayer)]
@@ -81,32 +67,21 @@ class RivalNetwork(Network):
             self.heads.keep(task, local[self.end])
 
     def write_work(self) -> None:
-        """Put everything that the task at work has trained into the shared weights."""
+        """Put all that the task at work has trained into the shared weights, protecting nothing."""
         for layer in self.layers():
+            assert isinstance(layer.weight, HeldWeight)
             layer.weight.write(layer.work.rows, layer.work.columns, layer.work.values)
 
     def close(self, task: str) -> None:
-        """Write the ticket and claim its edges: they are in use from now on."""
-        self.write_work()
-        self.claims[task] = Claim(
-            [
-                layer.weight.claim(layer.rivals.winner_ids(task), layer.ticket_columns(task))
-                for layer in self.layers()
-            ]
-        )
+        """Claim the edges of the ticket: they are in use from now on."""
+        for layer in self.layers():
+            work = layer.work
+            layer.weight.claim(task, work.rows, work.columns, work.values)
 
     def drop(self, task: str) -> None:
         """Take a task out. Edges others use move to the earliest of them; the rest is freed."""
-        claim = self.claims.pop(task)
-        for number, layer in enumerate(self.layers()):
-            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
-            orphans = torch.zeros(layer.weight.rows, layer.weight.columns, dtype=torch.bool)
-            orphans[rows.unsqueeze(1), columns] = claim.first[number]
-            for heir, theirs in self.claims.items():
-                at = layer.rivals.winner_ids(heir).unsqueeze(1), layer.ticket_columns(heir)
-                theirs.first[number] |= orphans[at]
-                orphans[at] = False
-            layer.weight.release(rows, columns)
+        for layer in self.layers():
+            layer.weight.release(task)
         self.forget(task)
 
     def forget(self, task: str) -> None:
@@ -154,10 +129,10 @@ class RivalNetwork(Network):
     def room(self) -> dict[str, float]:
         """The share of edges that no task uses, layer by layer."""
         return {
-            f"layer{number}": float((layer.weight.uses == 0).float().mean())
+            f"layer{number}": layer.weight.room()
             for number, layer in enumerate(self.layers())
         }
 
     def weight_count(self) -> int:
         """How many shared weights there are."""
-        return sum(layer.weight.values.numel() for layer in self.layers())
+        return sum(layer.weight.numel for layer in self.layers())

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.layers import Head
-from rivals.networks.rival_network import Claim, RivalNetwork
+from rivals.networks.rival_network import RivalNetwork
 
 
 def pack_winners(winners: Tensor, bits: int) -> Tensor:
@@ -44,12 +44,8 @@ def task_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
 
 def claimed_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
     """The values of the edges that `task` owns, layer by layer: (edges, taps)."""
-    return {
-        f"layer{number}.claimed": network.ticket_slice(layer, task)[first]
-        for number, (layer, first) in enumerate(
-            zip(network.layers(), network.claims[task].first, strict=True)
-        )
-    }
+    layers = enumerate(network.layers())
+    return {f"layer{number}.claimed": layer.weight.owned(task) for number, layer in layers}
 
 
 def load_task(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> None:
@@ -73,18 +69,15 @@ def load_task(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> N
 
 def load_claims(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> None:
     """Claim the ticket of `task`, whose winners are known, and fill in the edges that it owns."""
-    claim = Claim()
     for number, layer in enumerate(network.layers()):
         rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
-        first = layer.weight.claim(rows, columns)
+        first = layer.weight.free(rows, columns)
         values = tensors[f"layer{number}.claimed"]
         if values.shape != (int(first.sum()), layer.weight.taps):
             raise damaged(task, f"has {tuple(values.shape)} weights in layer {number}")
-        whole = layer.weight.read(rows, columns)
+        whole = torch.zeros(*first.shape, layer.weight.taps)
         whole[first] = values
-        layer.weight.values[rows.unsqueeze(1), columns] = whole
-        claim.first.append(first)
-    network.claims[task] = claim
+        layer.weight.claim(task, rows, columns, whole)
 
 
 def winner_bits(network: RivalNetwork) -> int:
