@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from scipy import stats
 
-from rivals.layers.seeded import standard_normal
 from rivals.layers.generated import GeneratedWeight
+from rivals.layers.seeded import standard_normal
 from rivals.layers.shared import HeldWeight
 
 

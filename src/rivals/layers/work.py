@@ -30,8 +30,8 @@ class Work:
     ) -> Work:
         """Copy rows × columns; free edges start as the ancestor ticket's, block by block.
 
-        `ancestor` (row blocks, column blocks, taps) is the slice of the ticket inherited from: every
-        contender then starts as its block's unit in that ticket, but for edges in use.
+        `ancestor` (row blocks, column blocks, taps) is the slice of the ticket inherited from:
+        every contender then starts as its block's unit in that ticket, but for edges in use.
         """
         values, free = weight.read(rows, columns), weight.free(rows, columns)
         if ancestor is not None:

@@ -45,6 +45,7 @@ class Finetune(Method):
         self.networks: dict[str, DenseNetwork] = {}
         self.optimiser: torch.optim.Optimizer | None = None
         self.current = ""
+        self.build("trial")  # a network that cannot be built is refused before anything is written
 
     def build(self, task: str) -> DenseNetwork:
         seed = self.seed.child("network")

@@ -26,8 +26,8 @@ class Network(nn.Module):
             end: Flow = body(Flow(torch.zeros(1, *input_shape), "", Wiring("")))
         if end.values.dim() != 2:
             raise RivalsError(
-                f"The network's body ends in the shape {tuple(end.values.shape[1:])}, but heads need "
-                "a row of features; end it with Flatten or GlobalPool."
+                f"The network's body ends in the shape {tuple(end.values.shape[1:])}, but heads "
+                "need a row of features; end it with Flatten or GlobalPool."
             )
         self.end = end.source  # the rivals whose winners the heads read; None in a dense network
         live = end.source.blocks if end.source else end.values.shape[1]

@@ -128,10 +128,7 @@ class RivalNetwork(Network):
 
     def room(self) -> dict[str, float]:
         """The share of edges that no task uses, layer by layer."""
-        return {
-            f"layer{number}": layer.weight.room()
-            for number, layer in enumerate(self.layers())
-        }
+        return {f"layer{number}": layer.weight.room() for number, layer in enumerate(self.layers())}
 
     def weight_count(self) -> int:
         """How many shared weights there are."""

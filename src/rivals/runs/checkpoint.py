@@ -106,8 +106,8 @@ class CheckpointFolder:
             )
         if manifest.pop("sha256", None) != _checksum(manifest):
             raise RivalsError(
-                f"The checkpoint {self.folder} is damaged: manifest.json has another checksum than it "
-                "says; delete the folder to start anew."
+                f"The checkpoint {self.folder} is damaged: manifest.json has another checksum than "
+                "it says; delete the folder to start anew."
             )
         try:
             state = {name: self._load_part(name, e) for name, e in manifest["parts"].items()}

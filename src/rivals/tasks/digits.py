@@ -33,6 +33,12 @@ def load() -> tuple[Tensor, Tensor, str]:
     return images, labels, f"sklearn-digits:{digest[:16]}"
 
 
+def _check_shares(test_share: float, validation_share: float) -> None:
+    for name, share in (("test_share", test_share), ("validation_share", validation_share)):
+        if not 0 < share < 1:
+            raise RivalsError(f"{name} is {share}, but must lie between 0 and 1.")
+
+
 @dataclass(frozen=True)
 class DigitsSettings:
     """How the digits become a stream."""
@@ -47,6 +53,7 @@ class DigitsSettings:
             raise RivalsError(
                 f"tasks is {self.tasks}, but the ten digits split into 1, 2, 5 or 10."
             )
+        _check_shares(self.test_share, self.validation_share)
         if self.class_order not in ("natural", "seeded"):
             raise RivalsError(f"class_order is '{self.class_order}'; use natural or seeded.")
 
@@ -60,6 +67,7 @@ class PermutedSettings:
     validation_share: float = 0.1
 
     def __post_init__(self) -> None:
+        _check_shares(self.test_share, self.validation_share)
         if self.tasks < 1:
             raise RivalsError(f"tasks is {self.tasks}, but a stream has at least one task.")
 

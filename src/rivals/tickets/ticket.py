@@ -40,7 +40,7 @@ class Ticket:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
-        """Probabilities (n, classes) of raw images (n, channels, height, width) as they are stored."""
+        """Probabilities (n, classes) of raw images (n, channels, height, width) of stored pixels."""
         scores: Tensor = self.network(self.preprocessing(images))
         return torch.softmax(scores, 1)
 
@@ -116,6 +116,7 @@ def card(facts: dict[str, Any]) -> str:
     """What a person wants to know of a ticket, in Markdown."""
     accuracy = "not measured" if facts["accuracy"] is None else f"{facts['accuracy']:.1f} %"
     channels, height, width = facts["input_shape"]
+    scale = facts["preprocessing"]["scale"]
     return f"""# Ticket for "{facts["task"]}"
 
 A plain network cut from a shared one. It needs nothing but its weights.
@@ -123,7 +124,7 @@ A plain network cut from a shared one. It needs nothing but its weights.
 | | |
 |---|---|
 | classes | {", ".join(facts["classes"])} |
-| input | {channels} × {height} × {width} pixels, (pixels / {facts["preprocessing"]["scale"]:g} − mean) / std |
+| input | {channels} × {height} × {width} pixels, (pixels / {scale:g} − mean) / std |
 | accuracy, task known | {accuracy} |
 | weights | {facts["weights"]:,} |
 | file | {facts["bytes"]:,} bytes |
