@@ -40,7 +40,7 @@ class Ticket:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
-        """Probabilities (n, classes) of raw images (n, channels, height, width) of stored pixels."""
+        """Probabilities (n, classes) of raw images (n, channels, height, width) as stored."""
         scores: Tensor = self.network(self.preprocessing(images))
         return torch.softmax(scores, 1)
 
