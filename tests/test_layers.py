@@ -17,6 +17,8 @@ from rivals.layers import (
     Winners,
     Work,
 )
+from rivals.layers.competition import Live, gate, gated, relaxed, sparse
+from rivals.layers.convolve import channels_last, convolve
 
 TASK = "a task. with a dot"
 
@@ -89,12 +91,12 @@ def test_losers_weights_keep_every_bit_in_a_sparse_step(live):
     before = layer.work.values.clone()
     draw = Draw(TASK, "sparse", 0.67, torch.Generator().manual_seed(2), live)
     layer(Flow(inputs, TASK, draw)).values.square().sum().backward()
-    part = draw.slices[layer]
+    part, ids = draw.slices[layer], draw.live(layer.rivals).ids
     assert part.leaf.shape == (3 * live, 10, 1)  # the gradient is as small as what was live
     part.descend(0.1, 0.01)
     part.write_back()
     lost = torch.ones(12, dtype=torch.bool)
-    lost[part.rows] = False
+    lost[ids] = False
     assert torch.equal(layer.work.values[lost], before[lost])
     assert not torch.equal(layer.work.values[~lost], before[~lost])
     assert torch.equal(everything(layer.weight), before)  # the shared weight is not touched
@@ -143,7 +145,7 @@ def test_statistics_average_the_first_batches():
 def test_only_live_channels_change_their_statistics():
     norm = TaskNorm().train()
     norm.begin("a", 6)
-    norm(torch.randn(20, 2) + 3, "a", torch.tensor([1, 4]))
+    norm(torch.randn(20, 2) + 3, "a", Live(torch.tensor([1, 4])))
     changed = norm.state("a").mean != 0
     assert changed.tolist() == [False, True, False, False, True, False]
 
@@ -176,3 +178,39 @@ def test_flows_of_different_rivals_do_not_add():
 def test_a_layer_without_units_is_refused():
     with pytest.raises(RivalsError, match="at least 1"):
         TWTALinear(0, 4)
+
+
+@pytest.mark.parametrize("way", ["relaxed", "gated", "sparse"])
+@pytest.mark.parametrize("shape", [(9, 6), (4, 6, 5, 5)])
+def test_gates_folded_into_the_norm_are_gates_after_the_norm(way, shape):
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(shape, generator=generator).double()
+    upstream = torch.randn(shape, generator=generator).double()
+    found = []
+    for folded in (True, False):
+        norm = TaskNorm().double().train()
+        norm.begin("a", 6)
+        norm.double()
+        with torch.no_grad():
+            norm.state("a").scale.copy_(torch.linspace(0.5, 2, 6))
+            norm.state("a").shift.copy_(torch.linspace(-1, 1, 6))
+        posterior = torch.linspace(-1, 1, 6).double().view(3, 2).requires_grad_()
+        sample = torch.softmax(posterior, 1)
+        gates = {"relaxed": relaxed, "gated": gated, "sparse": lambda s: sparse(s, 2)}[way](sample)
+        inputs = values.clone().requires_grad_()
+        out = norm(inputs, "a", gates) if folded else gate(norm(inputs, "a"), gates)
+        out.backward(upstream)
+        state = norm.state("a")
+        found.append(
+            [out, inputs.grad, posterior.grad, state.scale.grad, state.shift.grad, state.mean]
+        )
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_a_strided_convolution_is_the_ordinary_one(kernel):
+    values, weight = torch.randn(2, 8, 9, 9), torch.randn(16, 8, kernel, kernel)
+    ordinary = F.conv2d(values, weight, stride=2, padding=kernel // 2)
+    ours = convolve(channels_last(values), weight, 2, kernel // 2)
+    assert torch.allclose(ours, ordinary, atol=1e-4)

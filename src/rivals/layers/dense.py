@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from rivals.layers.convolve import convolve
 from rivals.layers.cut import conv2d, cutting, linear, run
 from rivals.layers.flow import Flow
 from rivals.layers.norm import TaskNorm
@@ -85,7 +86,7 @@ class DenseConv2d(DenseLayer):
         return self.width, columns, self.kernel, self.kernel
 
     def connect(self, values: Tensor) -> Tensor:
-        return F.conv2d(values, self.weight, stride=self.stride, padding=self.padding)
+        return convolve(values, self.weight, self.stride, self.padding)
 
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
         return conv2d(weight, bias, self.stride, self.padding)

@@ -6,6 +6,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from rivals.layers.competition import Live, gate
+from rivals.layers.gated_norm import GatedNorm
+
 EPSILON = 1e-5
 
 
@@ -77,28 +80,36 @@ class TaskNorm(nn.Module):
         if key(task) in self.tasks:
             del self.tasks[key(task)]
 
-    def forward(self, values: Tensor, task: str, ids: Tensor | None = None) -> Tensor:
-        """Normalise `values` (batch, channels, …) of the units `ids`.
+    def forward(self, values: Tensor, task: str, live: Live | None = None) -> Tensor:
+        """Normalise `values` (batch, channels, …) of the `live` units (default all), and gate them.
 
         A state reduced to winners has one channel per block, and id mod blocks is the block.
         """
         if key(task) not in self.tasks:
-            return values
+            return values if live is None else gate(values, live)
         state = self.state(task)
         width = len(state.shift)
-        index = None if ids is None or len(ids) == width else ids % width
+        index = None if live is None or len(live.ids) == width else live.ids % width
+        live = live or Live(torch.arange(width))
 
         def part(tensor: Tensor) -> Tensor:
             return tensor if index is None else tensor[index]
 
         if self.kind == "none":
-            return values + part(state.shift).view(1, -1, *(1,) * (values.dim() - 2))
+            values = values + part(state.shift).view(1, -1, *(1,) * (values.dim() - 2))
+            return gate(values, live)
         learning = self.training and values.numel() > values.shape[1]
-        mean, var = part(state.mean), part(state.var)
-        momentum = max(0.1, 1 / (1 + float(state.batches)))
-        out = F.batch_norm(
-            values, mean, var, part(state.scale), part(state.shift), learning, momentum, EPSILON
+        mean, var, scale, shift = (
+            part(t) for t in (state.mean, state.var, state.scale, state.shift)
         )
+        momentum = max(0.1, 1 / (1 + float(state.batches)))
+        if learning and live.forward is not None and live.forward.dim() == 1:
+            out: Tensor = GatedNorm.apply(  # type: ignore[no-untyped-call]
+                values, scale, shift, live.forward, live.backward, mean, var, momentum, EPSILON
+            )
+        else:
+            out = F.batch_norm(values, mean, var, scale, shift, learning, momentum, EPSILON)
+            out = gate(out, live)
         if learning:
             state.batches += 1
             if index is not None:

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from rivals.layers.competition import gate
+from rivals.layers.convolve import convolve
 from rivals.layers.cut import conv2d, cutting, linear, run
 from rivals.layers.flow import Flow
 from rivals.layers.generated import GeneratedWeight
@@ -108,8 +108,7 @@ class TWTALayer(nn.Module):
             bias = offset.expand(len(weight))
             values = run(self.plain(weight * factor.view(-1, 1, 1), bias), flow.values)
         else:
-            values = self.connect(flow.values, weight)
-            values = gate(self.norm(values, flow.task, live.ids), live)
+            values = self.norm(self.connect(flow.values, weight), flow.task, live)
         if self.active:
             values = run(nn.ReLU(), values)
         return Flow(values, flow.task, flow.selection, self.rivals, live.ids)
@@ -152,7 +151,7 @@ class TWTAConv2d(TWTALayer):
 
     def connect(self, values: Tensor, weight: Tensor) -> Tensor:
         weight = weight.view(*weight.shape[:2], self.kernel, self.kernel)
-        return F.conv2d(values, weight, stride=self.stride, padding=self.padding)
+        return convolve(values, weight, self.stride, self.padding)
 
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
         weight = weight.view(*weight.shape[:2], self.kernel, self.kernel)

@@ -56,24 +56,36 @@ class Slice:
     """The live part of a work: a leaf to train, and the edges that must not move."""
 
     work: Work
-    rows: Tensor  # local
-    columns: Tensor  # local
+    place: Tensor | None  # where its edges lie in the work, as flat numbers; None: all of it
     leaf: Tensor  # (rows, columns, taps)
     free: Tensor | None  # (rows, columns, 1) bool; None where every edge is free
     frozen: Tensor | None  # the values before training; None where every edge is free
 
     @classmethod
     def gather(cls, work: Work, rows: Tensor, columns: Tensor) -> Slice:
-        leaf = work.values[rows.unsqueeze(1), columns]
-        free = None if work.free is None else work.free[rows.unsqueeze(1), columns].unsqueeze(2)
+        """The local rows × columns of a work; all of them share its memory, a part is a copy."""
+        height, width, taps = work.values.shape
+        if (len(rows), len(columns)) == (height, width):
+            place, leaf, free = None, work.values.detach(), work.free
+        else:
+            place = (rows.unsqueeze(1) * width + columns).flatten()
+            # one flat index is several times as fast as a pair of them
+            leaf = work.values.view(-1, taps).index_select(0, place)
+            leaf = leaf.view(len(rows), len(columns), taps)
+            free = None
+            if work.free is not None:
+                free = work.free.flatten().index_select(0, place).view(leaf.shape[:2])
+        free = None if free is None else free.unsqueeze(2)
         frozen = None if free is None else leaf.clone()
-        return cls(work, rows, columns, leaf.requires_grad_(), free, frozen)
+        return cls(work, place, leaf.requires_grad_(), free, frozen)
 
     @torch.no_grad()
     def descend(self, lr: float, weight_decay: float) -> None:
         """A plain step of gradient descent, without memory: the next draw has other units."""
         assert self.leaf.grad is not None
-        self.leaf -= lr * (self.leaf.grad + weight_decay * self.leaf)
+        if weight_decay:
+            self.leaf.grad.add_(self.leaf, alpha=weight_decay)
+        self.leaf.sub_(self.leaf.grad, alpha=lr)
 
     @torch.no_grad()
     def guard(self) -> None:
@@ -83,4 +95,6 @@ class Slice:
 
     @torch.no_grad()
     def write_back(self) -> None:
-        self.work.values[self.rows.unsqueeze(1), self.columns] = self.leaf
+        if self.place is not None:
+            taps = self.leaf.shape[2]
+            self.work.values.view(-1, taps).index_copy_(0, self.place, self.leaf.view(-1, taps))

@@ -168,7 +168,8 @@ class TWTA(Method):
             if part.free is not None:
                 part.leaf.grad *= part.free
             if self.competing and self.settings.gradient_keep != "all":
-                part.leaf.grad[~self.kept_rows(layer.rivals, part.rows)] = 0
+                rows = self.selection.live(layer.rivals).ids
+                part.leaf.grad[~self.kept_rows(layer.rivals, rows)] = 0
         if self.position.step % DENSITY_EVERY == 0:
             gradients = [part.leaf.grad for part in self.slices() if part.leaf.grad is not None]
             moving = sum(int(gradient.count_nonzero()) for gradient in gradients)
@@ -241,7 +242,9 @@ class TWTA(Method):
         leaves = [part.leaf for part in self.slices()]
         parameters = [*leaves, *self.own_parameters()]
         self.optimisers = [
-            torch.optim.SGD(parameters, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+            torch.optim.SGD(
+                parameters, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay, fused=True
+            )
         ]
 
     def end_task(self, task: Task) -> None:

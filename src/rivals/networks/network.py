@@ -9,6 +9,7 @@ from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
 from rivals.layers import DenseLayer, Flow, Head, Heads, Selection, TWTALayer, Wiring
+from rivals.layers.convolve import channels_last
 from rivals.layers.cut import Cutter
 from rivals.seeds import Seed
 
@@ -47,6 +48,7 @@ class Network(nn.Module):
 
     def flow(self, images: Tensor, task: str, selection: Selection | None = None) -> Flow:
         """The features of `images`, ready for any head."""
+        images = channels_last(images)
         flow: Flow = self.body(Flow(images, task, selection or self.selection(task)))
         return flow
 
