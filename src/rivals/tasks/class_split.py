@@ -26,7 +26,8 @@ class ClassSplit(Stream):
         seed: Seed,
     ) -> None:
         self.name, self.preprocessing = name, preprocessing
-        self.fingerprint, self.subset = data.fingerprint, data.subset
+        self.fingerprint = data.fingerprint
+        self.subset = settings.told(data.subset, len(data.classes) // width)
         channels, height, side = data.train.images.shape[1:]
         self.input_shape = (channels, height, side)
         self.classes = data.classes

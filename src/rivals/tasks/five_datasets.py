@@ -41,7 +41,8 @@ class FiveDatasets(Stream):
         self.length = settings.length(len(SETS))
         self.data = [load(name) for name in list(SETS)[: self.length]]
         self.fingerprint = " ".join(data.fingerprint for data in self.data)
-        self.subset = "; ".join(data.subset for data in self.data if data.subset)
+        subset = "; ".join(data.subset for data in self.data if data.subset)
+        self.subset = settings.told(subset, len(SETS))
 
     def lesson(self, index: int) -> Lesson:
         data = self.data[index]

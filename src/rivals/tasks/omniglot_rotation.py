@@ -57,7 +57,8 @@ class OmniglotRotation(Stream):
     def __init__(self, settings: OmniglotSettings, seed: Seed) -> None:
         data = load("omniglot")
         self.settings, self.seed, self.classes = settings, seed, data.classes
-        self.fingerprint, self.subset = data.fingerprint, data.subset
+        self.fingerprint = data.fingerprint
+        self.subset = settings.told(data.subset, CHARACTERS // WIDTH)
         self.length = settings.length(CHARACTERS // WIDTH)
         self.groups = ordered(CHARACTERS, settings.class_order, seed).view(-1, WIDTH)
         self.pool = Pool(data)

@@ -51,7 +51,8 @@ class PermutedMnist(Stream):
     ) -> None:
         data = load("mnist")
         self.name, self.preprocessing, self.settings, self.seed = name, look, settings, seed
-        self.fingerprint, self.subset, self.classes = data.fingerprint, data.subset, data.classes
+        self.fingerprint, self.classes = data.fingerprint, data.classes
+        self.subset = settings.told(data.subset, full)
         self.input_shape = (1, settings.pad, settings.pad)
         self.length = settings.length(full)
         self.pool = Pool(data)

@@ -45,6 +45,15 @@ class SplitSettings:
             if getattr(self, name) < 0:
                 raise RivalsError(f"{name} is {getattr(self, name)}; use 0 for all.")
 
+    def told(self, subset: str, full: int) -> str:
+        """What results must say: the data set's own `subset` and what these settings leave out."""
+        limits = [
+            (self.per_class, f"at most {self.per_class:,} training images a class used"),
+            (self.test_per_class, f"at most {self.test_per_class:,} test images a class used"),
+            (0 < self.tasks < full, f"{self.tasks} of {full} tasks"),
+        ]
+        return "; ".join([*filter(None, [subset]), *(text for limit, text in limits if limit)])
+
     def length(self, full: int) -> int:
         """How many tasks of a stream of `full`."""
         if self.tasks > full:
