@@ -1,0 +1,1 @@
+"""What training and tickets cost, measured: `rivals bench`."""
