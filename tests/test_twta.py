@@ -144,6 +144,14 @@ def test_growth_is_automatic_and_leaves_room():
     assert method.network.rivals()[0].units > 2
 
 
+def test_growth_ends_even_where_it_cannot_please():
+    network = {**TINY, "units": 1}
+    method = make(network=network, epochs=1, prefer_free=0.0, grow_below=1.0)
+    for lesson in lessons(2, "digits-permuted"):
+        teach(method, shortened(lesson.task, 60))
+    assert 1 < method.network.rivals()[0].units <= 9
+
+
 def test_a_full_network_that_may_not_grow_says_so_and_keeps_its_tasks():
     method = make(network={**TINY, "units": 1}, grow="never", epochs=1)
     one, two = lessons(2)

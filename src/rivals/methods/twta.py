@@ -32,6 +32,7 @@ from rivals.state import State
 from rivals.tasks import Batch, Task, epoch
 
 DENSITY_EVERY = 20  # steps between two looks at how dense the gradient is
+GROWTH_ROUNDS = 8  # rivals that a block may gain before one task; one is the rule
 ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
 
 
@@ -59,27 +60,33 @@ class TWTA(Method):
 
     def begin_task(self, task: Task) -> None:
         ancestor = next(reversed(self.known), None) if self.settings.inherit == "previous" else None
-        posteriors, chosen = self.propose(task.name)
-        shares = self.shares(chosen)
-        while low := [r for r, share in shares.items() if share < self.settings.grow_below]:
+        posteriors = self.make_room(task.name)
+        contenders = [self.contenders(log_posterior) for log_posterior in posteriors]
+        posteriors = [p.gather(1, c) for p, c in zip(posteriors, contenders, strict=True)]
+        self.network.open(task.name, len(task.classes), posteriors, ancestor, contenders)
+        self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
+        self.prepare_competition()
+        if self.compete_steps() == 0:
+            self.settle()
+
+    def make_room(self, task: str) -> list[Tensor]:
+        """The posteriors a task starts with, the network having grown where room runs short."""
+        for _ in range(GROWTH_ROUNDS):
+            posteriors, chosen = self.propose(task)
+            shares = self.shares(chosen)
+            low = [rivals for rivals, share in shares.items() if share < self.settings.grow_below]
             if self.settings.grow == "never":
                 if max(shares.values()) == 0:
                     raise RivalsError(
-                        f"The network is full: no edge is free for task '{task.name}'; "
+                        f"The network is full: no edge is free for task '{task}'; "
                         "use grow=auto, more units, or drop a task."
                     )
                 break
             for rivals in low:
                 self.network.grow(rivals)
-            posteriors, chosen = self.propose(task.name)
-            shares = self.shares(chosen)
-        contenders = [self.contenders(log_posterior) for log_posterior in posteriors]
-        chosen_ones = [p.gather(1, c) for p, c in zip(posteriors, contenders, strict=True)]
-        self.network.open(task.name, len(task.classes), chosen_ones, ancestor, contenders)
-        self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
-        self.prepare_competition()
-        if self.compete_steps() == 0:
-            self.settle()
+            if not low:
+                break
+        return self.propose(task)[0]
 
     def propose(self, task: str) -> tuple[list[Tensor], dict[Rivals, Tensor]]:
         """A posterior for each set of rivals, and the units it favours.
