@@ -72,7 +72,7 @@ class TWTA(Method):
     def make_room(self, task: str) -> list[Tensor]:
         """The posteriors a task starts with, the network having grown where room runs short."""
         for _ in range(GROWTH_ROUNDS):
-            posteriors, chosen = self.propose(task)
+            _, chosen = self.propose(task)
             shares = self.shares(chosen)
             low = [rivals for rivals, share in shares.items() if share < self.settings.grow_below]
             if self.settings.grow == "never":
