@@ -8,8 +8,10 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -20,6 +22,8 @@ import pytest
 import yaml
 
 from rivals.cli.main import main
+from rivals.errors import RivalsError
+from rivals.files import Lock
 from rivals.methods import methods
 from rivals.runs.checkpoint import CheckpointFolder
 
@@ -536,3 +540,26 @@ def test_words_that_make_no_sense(
     monkeypatch.chdir(tmp_path)
     assert sentence in refused(*line)
     assert tree(tmp_path) == {}
+
+
+def test_a_run_has_one_writer_and_a_killed_one_leaves_no_lock(
+    folder: Path, words: list[str], refused: Refused, accepted: Callable[..., str], tree: Tree
+) -> None:
+    other = os.fork()
+    if other == 0:  # a real process that holds the folder until it is killed
+        lock = Lock(folder)
+        time.sleep(60 if lock else 0)
+        os._exit(0)
+    before = tree(folder)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            Lock(folder).release()
+            time.sleep(0.05)
+        except RivalsError:
+            break
+    assert "Another process is at work" in refused(*words, "--out", folder, "--resume")
+    assert tree(folder) == before
+    os.kill(other, signal.SIGKILL)
+    os.waitpid(other, 0)
+    accepted(*words, "--out", folder, "--resume")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -70,6 +71,28 @@ def make_folder(path: Path) -> None:
         raise RivalsError(
             f"Could not make the folder {path} ({error.strerror}); choose another with --out."
         ) from error
+
+
+class Lock:
+    """One writer at a time in a folder. The system lets go of it when the process ends, however."""
+
+    def __init__(self, folder: Path) -> None:
+        self.descriptor: int | None = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise RivalsError(
+                f"Another process is at work in {folder}; wait for it, or stop it."
+            ) from error
+
+    def release(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+    def __del__(self) -> None:
+        self.release()
 
 
 def digest(data: bytes) -> str:

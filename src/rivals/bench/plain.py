@@ -70,7 +70,7 @@ def alexnet(widths: Widths, side: int, classes: int, folded: bool = False) -> nn
 
 
 def resnet18(widths: Widths, side: int, classes: int, folded: bool = False) -> nn.Module:
-    """A stem, four stages of two residual blocks, the mean over positions, a dense layer, a head."""
+    """A stem, four stages of two residual blocks, a mean over positions, a dense layer, a head."""
     *stages, dense = widths
     layers: list[nn.Module] = [nn.Conv2d(3, stages[0], 3, 1, 1, bias=folded)]
     layers += [*norm(stages[0], folded), nn.ReLU()]

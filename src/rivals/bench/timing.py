@@ -28,7 +28,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of medians, and the quartiles of the ratios of single turns."""
+    """The median and the quartiles of the ratios of single turns, in which both were neighbours."""
 
     value: float
     spread: tuple[float, float]
@@ -66,7 +66,7 @@ def fastest(times: Mapping[str, Times], prefix: str) -> Times:
 def ratio(ours: Times, theirs: Times) -> Ratio:
     """How many times as long as theirs ours takes."""
     turns = [a / b for a, b in zip(ours.seconds, theirs.seconds, strict=True)]
-    return Ratio(ours.median / theirs.median, quartiles(turns))
+    return Ratio(statistics.median(turns), quartiles(turns))
 
 
 def quartiles(values: list[float]) -> tuple[float, float]:

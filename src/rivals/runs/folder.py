@@ -15,7 +15,7 @@ import yaml
 
 from rivals import __version__
 from rivals.errors import RivalsError
-from rivals.files import make_folder, write_json, write_yaml
+from rivals.files import Lock, make_folder, write_json, write_yaml
 from rivals.runs.checkpoint import CheckpointFolder
 from rivals.runs.measured import Measured
 from rivals.runs.settings import Settings
@@ -30,6 +30,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = CheckpointFolder(path / "checkpoint")
+        self.lock: Lock | None = None
 
     @property
     def config(self) -> Path:
@@ -66,6 +67,7 @@ class RunFolder:
         make_folder(self.path)
         if not os.access(self.path, os.W_OK):
             raise RivalsError(f"{self.path} cannot be written to; choose another --out.")
+        self.lock = Lock(self.path)
         self._sweep()
 
     @contextlib.contextmanager
@@ -101,7 +103,13 @@ class RunFolder:
                     "resume with the settings it was started with, or choose another --out."
                 )
         with self._reachable():
+            self.lock = Lock(self.path)
             self._sweep()
+
+    def release(self) -> None:
+        """Let others work in the folder."""
+        if self.lock:
+            self.lock.release()
 
     def read_config(self) -> dict[str, Any]:
         try:

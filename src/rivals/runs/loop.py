@@ -47,7 +47,14 @@ class Run:
     resuming: bool = False  # in the middle of a task
 
     def go(self) -> Results:
-        """Learn, evaluate and record every task that is still to come."""
+        """Do what is still to come, and let go of the folder, whatever happens."""
+        try:
+            return self.tasks()
+        finally:
+            self.folder.release()
+
+    def tasks(self) -> Results:
+        """Learn, evaluate and record every task."""
         lessons = [self.stream.lesson(index) for index in range(self.done)]
         for index in range(self.done, self.stream.length):
             lesson = self.stream.lesson(index)

@@ -21,7 +21,7 @@ from torch import Tensor, fx, nn
 from rivals.tasks import Preprocessing
 from rivals.tickets.architecture import describe
 
-TICKETS = 32  # of one stack at most, and
+TICKETS = 10  # of one stack at most, which is quickest, and
 IMAGES = 64  # of one pass, so that memory does not follow the number of tasks
 
 

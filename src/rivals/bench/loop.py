@@ -1,0 +1,59 @@
+"""The whole loop of a run, with data, evaluation, checkpoints, ticket, against its bare steps."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rivals.bench.noise import NoiseSettings
+from rivals.bench.row import Row, at_most
+from rivals.bench.sizes import Sizes
+from rivals.methods import Step
+from rivals.methods.twta import TWTA
+from rivals.networks import NetworkPlan
+from rivals.runs.settings import Settings
+from rivals.runs.start import prepare
+from rivals.seeds import Seed
+from rivals.tasks import Batch
+
+
+class TimedTWTA(TWTA):
+    """TWTA that knows how many seconds its steps took."""
+
+    def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
+        super().__init__(plan, settings, seed)
+        self.seconds = 0.0
+
+    def step(self, batch: Batch) -> Step:
+        start = time.perf_counter()
+        result = super().step(batch)
+        self.seconds += time.perf_counter() - start
+        return result
+
+
+def loop_row(sizes: Sizes) -> Row:
+    """One run of one task in a folder of its own, thrown away afterwards."""
+    settings = Settings(
+        benchmark="rivals.bench.noise:benchmark",
+        method="rivals.bench.loop:TimedTWTA",
+        preset="default",
+        seed=0,
+        stream=NoiseSettings(1, sizes.loop_images, sizes.classes, side=sizes.side),
+        network=sizes.plan("alexnet").settings,
+        training=TWTA.settings_class(batch=sizes.batch, epochs=sizes.loop_epochs),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = prepare(settings, Path(folder) / "run", save_every=sizes.save_every)
+        start = time.perf_counter()
+        run.go()
+        seconds = time.perf_counter() - start
+    assert isinstance(run.method, TimedTWTA)
+    bare = run.method.seconds
+    return Row(
+        "loop", seconds / bare, "× bare steps", at_most(1.05),
+        f"AlexNet, a run of {run.method.position.steps} steps with data, opening and closing the "
+        f"task, evaluation, a checkpoint every {sizes.save_every:g} s and the ticket took "
+        f"{seconds:.1f} s, its steps alone {bare:.1f} s",
+    )  # fmt: skip

@@ -1,0 +1,34 @@
+"""A method that has many tasks, quickly: random tickets are claimed instead of learned."""
+
+from __future__ import annotations
+
+import torch
+
+from rivals.methods import Method
+from rivals.methods.method import Known
+from rivals.methods.twta import TWTA
+from rivals.networks import RivalNetwork
+from rivals.tasks import Task
+
+
+def store(method: Method, task: Task, count: int) -> None:
+    """Claim `count` random tickets, named "stored-1" and so on, with classes as `task` has them."""
+    assert isinstance(method, TWTA)
+    generator = torch.Generator().manual_seed(len(method.known))
+    for number in range(count):
+        name = f"stored-{number + 1}"
+        claim(method.network, name, len(task.classes), generator)
+        method.known[name] = Known(task.classes, task.preprocessing)
+        method.facts[name] = {}
+
+
+def claim(network: RivalNetwork, name: str, classes: int, generator: torch.Generator) -> None:
+    """A random winner in every block; edges that nobody used keep their untrained values."""
+    for rivals in network.rivals():
+        rivals.winners[name] = torch.randint(rivals.units, (rivals.blocks,), generator=generator)
+    for layer in network.layers():
+        rows, columns = layer.rivals.winner_ids(name), layer.ticket_columns(name)
+        layer.weight.claim(name, rows, columns, layer.weight.read(rows, columns))
+        layer.norm.begin(name, layer.rivals.blocks)
+    network.add_head(name, classes, network.end.blocks if network.end else 0)
+    network.freeze(name)
