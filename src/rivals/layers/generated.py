@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rivals.layers.shared import Claim, SharedWeight
+from rivals.layers.shared import SharedWeight
 
 
 class GeneratedWeight(SharedWeight):
@@ -28,10 +28,12 @@ class GeneratedWeight(SharedWeight):
     def read(self, rows: Tensor, columns: Tensor) -> Tensor:
         values = torch.empty(len(rows), len(columns), self.taps)
         missing = torch.ones(len(rows), len(columns), dtype=torch.bool)
-        for task, claim in self.claims.items():
-            mine, theirs = claim.cells(rows, columns)
-            if bool(mine.any()) and bool(theirs.any()):
-                self._lay(task, claim, rows, columns, mine, theirs, values, missing)
+        if self.claims:
+            mine, theirs = self.met(rows, columns)
+            tasks = list(self.claims)
+            for number in torch.nonzero(mine.any(1) & theirs.any(1)).flatten().tolist():
+                at = torch.nonzero(mine[number]).flatten(), torch.nonzero(theirs[number]).flatten()
+                self._lay(tasks[number], rows, columns, at, values, missing)
         bare = missing.any(1)
         if bool(bare.any()):
             untrained = self.untrained(rows[bare], columns)
@@ -40,11 +42,11 @@ class GeneratedWeight(SharedWeight):
         return values
 
     def _lay(
-        self, task: str, claim: Claim, rows: Tensor, columns: Tensor, mine: Tensor,
-        theirs: Tensor, values: Tensor, missing: Tensor,
+        self, task: str, rows: Tensor, columns: Tensor, at: tuple[Tensor, Tensor],
+        values: Tensor, missing: Tensor,
     ) -> None:  # fmt: skip
-        """Fill in the cells that `task` owns of the rows and columns that it has."""
-        at_rows, at_columns = torch.nonzero(mine).flatten(), torch.nonzero(theirs).flatten()
+        """Fill in the cells that `task` owns, at those rows and columns that it has."""
+        claim, (at_rows, at_columns) = self.claims[task], at
         blocks = (
             (rows[at_rows] % len(claim.rows)).unsqueeze(1),
             columns[at_columns] % len(claim.columns),

@@ -30,13 +30,6 @@ class Claim:
     columns: Tensor  # (column blocks,) ids, or the whole input
     first: Tensor  # (row blocks, column blocks) bool
 
-    def cells(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Which of `rows` and of `columns` this claim has, (n,) bool each."""
-        return (
-            self.rows[rows % len(self.rows)] == rows,
-            self.columns[columns % len(self.columns)] == columns,
-        )
-
 
 class SharedWeight(ABC):
     """Weights (rows, columns, taps) that tasks read, claim and give back."""
@@ -44,6 +37,7 @@ class SharedWeight(ABC):
     def __init__(self, rows: int, columns: int, taps: int, std: float, seed: int) -> None:
         self.rows, self.columns, self.taps, self.std, self.seed = rows, columns, taps, std, seed
         self.claims: dict[str, Claim] = {}  # in the order in which tasks were learned
+        self._tables: tuple[Tensor, Tensor] | None = None  # rows and columns of all claims
 
     def untrained(self, rows: Tensor, columns: Tensor) -> Tensor:
         """What the edges rows × columns are before any task: (rows, columns, taps)."""
@@ -73,13 +67,25 @@ class SharedWeight(ABC):
     def numel(self) -> int:
         return self.rows * self.columns * self.taps
 
+    def met(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Which tasks use which of `rows` and of `columns`: (tasks, n) bool each."""
+        if self._tables is None:
+            claims = self.claims.values()
+            self._tables = (
+                torch.stack([claim.rows for claim in claims]),
+                torch.stack([claim.columns for claim in claims]),
+            )
+        mine, theirs = self._tables
+        return mine[:, rows % mine.shape[1]] == rows, theirs[
+            :, columns % theirs.shape[1]
+        ] == columns
+
     def uses(self, rows: Tensor, columns: Tensor) -> Tensor:
         """How many tasks use each edge of the slice: (rows, columns)."""
-        found = [claim.cells(rows, columns) for claim in self.claims.values()]
-        if not found:
+        if not self.claims:
             return torch.zeros(len(rows), len(columns))
-        mine, theirs = (torch.stack(part).float() for part in zip(*found, strict=True))
-        return mine.T @ theirs
+        mine, theirs = self.met(rows, columns)
+        return mine.float().T @ theirs.float()
 
     def free(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Which edges of the slice no task uses: (rows, columns) bool."""
@@ -102,6 +108,7 @@ class SharedWeight(ABC):
     def claim(self, task: str, rows: Tensor, columns: Tensor, values: Tensor) -> None:
         """A task uses the slice from now on, and owns those of its edges that nobody used."""
         self.claims[task] = Claim(rows, columns, self.free(rows, columns))
+        self._tables = None
         self.put(task, values)
 
     def owned(self, task: str) -> Tensor:
@@ -122,6 +129,7 @@ class SharedWeight(ABC):
                     orphans &= ~cells
         self.forget(task, orphans)
         del self.claims[task]
+        self._tables = None
 
     def resize(self, rows: int, columns: int) -> None:
         """Grow to rows × columns; ids are only appended, so old edges keep their place and bits."""
