@@ -79,7 +79,7 @@ def test_a_state_taken_at_any_step_goes_on_to_the_same_bits(name):
             method.learn(task, watch)
         except EnoughError:
             return False
-        method.end_task(task)
+        method.finish(task)
         return True
 
     whole = make(name)

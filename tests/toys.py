@@ -31,7 +31,7 @@ def make(method="twta", network=None, seed=0, shape=(1, 8, 8), **settings):
 def teach(method, task):
     method.start(task)
     method.learn(task, lambda step: None)
-    method.end_task(task)
+    method.finish(task)
     return method
 
 

@@ -1,7 +1,8 @@
 """Methods of continual learning under one contract."""
 
 from rivals.methods import dense, random_ticket, twta
-from rivals.methods.method import Method, Prediction, Step, Training, methods
+from rivals.methods.known import Prediction
+from rivals.methods.method import Method, Step, Training, methods
 from rivals.state import Part, State
 
 __all__ = [

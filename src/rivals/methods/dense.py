@@ -101,7 +101,7 @@ class Finetune(Method):
 
     def footprint(self) -> dict[str, int]:
         tensors = [t for network in self.networks.values() for t in network.tensors().values()]
-        return {"weights": sum(t.nbytes for t in tensors)}
+        return {"weights": sum(t.nbytes for t in tensors), "tasks": self.kept_bytes()}
 
     def state(self) -> State:
         common = self.common_part()

@@ -1,7 +1,7 @@
 """The contract of a method. A method overrides only what it changes.
 
-    begin_task ─► learn: epochs × (before_step, step) ─► end_task
-                  step: loss → backward → adjust_gradients → update → after_step
+    start: begin_task ─► learn: epochs × (before_step, step) ─► finish: end_task
+                         step: loss → backward → adjust_gradients → update → after_step
     predict and state at any time
 
 A method sees one task at a time, never test data, and never asks how many tasks will come.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,12 +21,15 @@ from torch import Tensor, fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from rivals.errors import RivalsError
+from rivals.methods.inference import RULES, name_tasks
+from rivals.methods.known import Known, Prediction, pack, unpack
 from rivals.networks import NetworkPlan
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.state import Part, State
-from rivals.tasks import Batch, Batching, Preprocessing, Task, epoch
+from rivals.tasks import Batch, Batching, Task, epoch
 from rivals.tasks.augment import AUGMENTATIONS
+from rivals.tickets.together import Reading, Together
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Training:
     augmentation: str = "none"  # none | flip | crop | crop-flip
     shots: int = 0  # episodic batches of so many images a class; 0: plain batches
     ways: int = 0  # classes in an episode; 0: all of the task
+    infer: str = "pixels+confidence"  # how a task is named that is not given: methods/inference.py
 
     @property
     def batching(self) -> Batching:
@@ -48,6 +52,7 @@ class Training:
 
     def __post_init__(self) -> None:
         one_of(self, "augmentation", AUGMENTATIONS)
+        one_of(self, "infer", tuple(RULES))
         for name, low in (("epochs", 1), ("batch", 1), ("shots", 0), ("ways", 0)):
             if getattr(self, name) < low:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must be at least {low}.")
@@ -90,24 +95,6 @@ class Step:
     seen: int
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is remembered of a task that was learned: class names and how to prepare pictures."""
-
-    classes: tuple[str, ...]
-    preprocessing: Preprocessing
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """For each image: the task (an index into `tasks`), the class within it, how sure."""
-
-    tasks: tuple[str, ...]
-    task: Tensor  # (n,)
-    label: Tensor  # (n,)
-    confidence: Tensor  # (n,)
-
-
 Watch = Callable[[Step], None]
 
 
@@ -123,6 +110,7 @@ class Method(ABC):
         self.position = Position()
         self.flops: dict[str, float] = {}  # of one step of the present task, by its kind
         self.spent = 0.0  # FLOPs of the present task
+        self.stacked: tuple[tuple[str, ...], Together] | None = None  # until something is learned
 
     # What a method overrides -------------------------------------------------------------------
 
@@ -244,8 +232,25 @@ class Method(ABC):
         self.begin_task(task)
         self.known[task.name] = Known(task.classes, task.preprocessing)
 
+    def finish(self, task: Task) -> None:
+        """Let the method close the task, and keep what it takes to name it later."""
+        self.end_task(task)
+        self.keep(task)
+
+    @torch.no_grad()
+    def keep(self, task: Task) -> None:
+        """Compute once, from its training and validation data, how `task` is recognised."""
+
+        def read(images: Tensor) -> Reading:
+            return Together([self.ticket(task.name)], [task.preprocessing])(images)[0]
+
+        kept = RULES[self.settings.infer].keep(task, read)
+        self.known[task.name] = replace(self.known[task.name], kept=kept)
+        self.stacked = None
+
     def counted_step(self, batch: Batch) -> Step:
         """A step and its FLOPs: the first of its kind is counted, the others charged the same."""
+        self.stacked = None
         kind = f"{self.phase} × {len(batch.labels)} of {batch.task}"
         if kind in self.flops:
             result = self.step(batch)
@@ -258,39 +263,40 @@ class Method(ABC):
 
     @torch.no_grad()
     def predict(self, images: Tensor, task: str | None) -> Prediction:
-        """Classes of raw `images`; without a task, the ticket that is surest names it."""
-        tasks = tuple(self.known) if task is None else (task,)
-        sure, label = [], []
-        for name in tasks:
-            scores = self.logits(self.known[name].preprocessing(images), name)
-            best = torch.softmax(scores, 1).max(1)
-            sure.append(best.values)
-            label.append(best.indices)
-        confidence, which = torch.stack(sure).max(0)  # (tasks, n) → (n,)
-        labels = torch.stack(label).gather(0, which.unsqueeze(0)).squeeze(0)
-        return Prediction(tasks, which, labels, confidence)
+        """Classes of raw `images`; without a task, `infer` names one that was learned."""
+        if task is None:
+            tasks, together = self.together()
+            kept = [self.known[name].kept or {} for name in tasks]
+            named = name_tasks(RULES[self.settings.infer], images, together(images), kept)
+            return Prediction(tasks, *named)
+        scores = self.logits(self.known[task].preprocessing(images), task)
+        best = torch.softmax(scores, 1).max(1)
+        return Prediction((task,), torch.zeros_like(best.indices), best.indices, best.values)
+
+    def together(self) -> tuple[tuple[str, ...], Together]:
+        """The tasks that were learned to their end, and their tickets ready to run at once."""
+        tasks = tuple(name for name, known in self.known.items() if known.kept is not None)
+        if not tasks:
+            raise RivalsError("No task is learned yet, so none can be inferred; learn one first.")
+        if self.stacked is None or self.stacked[0] != tasks:
+            preparations = [self.known[name].preprocessing for name in tasks]
+            self.stacked = tasks, Together([self.ticket(name) for name in tasks], preparations)
+        return self.stacked
+
+    def kept_bytes(self) -> int:
+        """What naming the tasks takes; part of every footprint."""
+        return sum(tensor.nbytes for k in self.known.values() for tensor in (k.kept or {}).values())
 
     def common_part(self) -> Part:
         """What every method saves beside its own: tasks, position, account."""
-        known = {
-            name: {"classes": list(k.classes), "preprocessing": vars(k.preprocessing)}
-            for name, k in self.known.items()
-        }
-        facts = {"known": known, "position": vars(self.position), "flops": self.flops}
-        return Part(facts={**facts, "spent": self.spent})
+        part = pack(self.known)
+        part.facts |= {"position": vars(self.position), "flops": self.flops, "spent": self.spent}
+        return part
 
     def load_common(self, part: Part) -> None:
-        facts = part.facts
-        self.known = {
-            name: Known(tuple(k["classes"]), _preprocessing(k["preprocessing"]))
-            for name, k in facts["known"].items()
-        }
-        self.position = Position(**facts["position"])
-        self.flops, self.spent = dict(facts["flops"]), facts["spent"]
-
-
-def _preprocessing(facts: dict[str, Any]) -> Preprocessing:
-    return Preprocessing(facts["scale"], tuple(facts["mean"]), tuple(facts["std"]))
+        self.known, self.stacked = unpack(part), None
+        self.position = Position(**part.facts["position"])
+        self.flops, self.spent = dict(part.facts["flops"]), part.facts["spent"]
 
 
 methods: Registry[type[Method]] = Registry("method")

@@ -90,7 +90,7 @@ class Run:
                 raise Interrupted
 
         self.method.learn(lesson.task, watch)
-        self.method.end_task(lesson.task)
+        self.method.finish(lesson.task)
         self.measured.end()
 
     def write_tickets(self) -> None:

@@ -53,7 +53,7 @@ class Together:
     def __call__(self, images: Tensor) -> list[Reading]:
         """Readings of (n, channels, height, width) pixels as they are stored."""
         found: dict[int, list[Reading]] = {}
-        for some in images.split(IMAGES):
+        for some in torch.split(images, IMAGES):
             for members, prepare, stack in self.stacks:
                 inputs = prepare(some).contiguous(memory_format=torch.channels_last)
                 for number, reading in zip(members, stack.run(inputs), strict=True):
@@ -75,18 +75,21 @@ class Stack(fx.Interpreter):
         self.count = len(networks)
         self.head = _head(networks[0])
         self.heads = [network.get_submodule(_head(network)) for network in networks]
+        states = [network.state_dict() for network in networks]
         self.weights: dict[str, tuple[Tensor, Tensor | None]] = {}
         for name, module in networks[0].named_modules():
-            members = [network.get_submodule(name) for network in networks]
+            if name == self.head or not isinstance(module, nn.Conv2d | nn.Linear):
+                continue
+            weight = torch.stack([state[f"{name}.weight"] for state in states])
+            bias = None
+            if module.bias is not None:
+                bias = torch.stack([state[f"{name}.bias"] for state in states])  # (tickets, rows)
             if isinstance(module, nn.Conv2d):
-                weight = torch.cat([m.weight for m in members])  # (tickets · rows, columns, k, k)
-                bias = None if module.bias is None else torch.cat([m.bias for m in members])
-                weight = weight.contiguous(memory_format=torch.channels_last)
-                self.weights[name] = weight, bias
-            elif isinstance(module, nn.Linear) and name != self.head:
-                weight = torch.stack([m.weight.T for m in members])  # (tickets, columns, rows)
-                bias = None if module.bias is None else torch.stack([m.bias for m in members])
-                self.weights[name] = weight, bias
+                weight = weight.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+                bias = None if bias is None else bias.flatten()
+            else:
+                weight = weight.transpose(1, 2)  # (tickets, columns, rows)
+            self.weights[name] = weight, bias
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         module, values = self.fetch_attr(target), args[0]
