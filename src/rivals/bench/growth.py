@@ -10,7 +10,7 @@ from typing import Any
 
 from rivals.bench.machine import resident_memory
 from rivals.bench.noise import noise_task
-from rivals.bench.probe import ask
+from rivals.bench.probe import ask, warm_up
 from rivals.bench.row import Row, at_most
 from rivals.bench.sizes import Sizes
 from rivals.bench.steps import PHASES, PhaseSteps, method_of
@@ -72,6 +72,7 @@ class Filled:
 
 def stored(sizes: Sizes, tasks: int, rounds: int) -> dict[str, Any]:
     """With `tasks` tasks stored: resident bytes while a step is taken, and step times against 1."""
+    warm_up()
     many = Filled(tasks, sizes)
     start = time.process_time()
     steps = many.steps("settled")

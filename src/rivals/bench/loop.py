@@ -9,7 +9,8 @@ from typing import Any
 
 from rivals.bench.noise import NoiseSettings
 from rivals.bench.row import Row, at_most
-from rivals.bench.sizes import Sizes
+from rivals.bench.sizes import TINY, Sizes
+from rivals.bench.steps import plain_training
 from rivals.methods import Step
 from rivals.methods.twta import TWTA
 from rivals.networks import NetworkPlan
@@ -44,6 +45,7 @@ def loop_row(sizes: Sizes) -> Row:
         network=sizes.plan("alexnet").settings,
         training=TWTA.settings_class(batch=sizes.batch, epochs=sizes.loop_epochs),
     )
+    plain_training("alexnet", TINY, True, "contiguous")  # torch loads much with its first optimiser
     with tempfile.TemporaryDirectory() as folder:
         run = prepare(settings, Path(folder) / "run", save_every=sizes.save_every)
         start = time.perf_counter()

@@ -42,24 +42,23 @@ def warm_up() -> None:
     """One tiny step of each kind of training, with the optimiser."""
     for network in ("alexnet", "resnet18"):
         plain_training(network, TINY, native=True, layout="channels_last").step()
-        learn(network, TINY, contenders=0, weights="generated")
+        learn(network, TINY, "generated")
 
 
-def learn(network: str, sizes: Sizes, contenders: int, weights: str) -> tuple[float, float, int]:
+def learn(network: str, sizes: Sizes, weights: str, **settings: Any) -> tuple[float, float, int]:
     """A short task with our method: its first loss, its last, and the weights of the network."""
     method = method_of(
-        sizes.plan(network, weights), batch=sizes.batch, epochs=1, contenders=contenders,
-        compete=0.5, momentum=0.9,
+        sizes.plan(network, weights), batch=sizes.batch, epochs=1, compete=0.5, **settings
     )  # fmt: skip
     task = noise_task(sizes.shape, sizes.memory_steps * sizes.batch, sizes.classes)
     losses: list[float] = []
     method.start(task)
     method.learn(task, lambda step: losses.append(step.loss))
-    method.end_task(task)
+    method.finish(task)
     return losses[0], losses[-1], method.full_weights()
 
 
-def memory(sizes: Sizes, network: str, kind: str, contenders: int = 0) -> dict[str, Any]:
+def memory(sizes: Sizes, network: str, kind: str, **settings: Any) -> dict[str, Any]:
     """Extra bytes of training: `dense`, `native`, or ours with weights `held` or `generated`."""
     warm_up()
     before = peak_memory()
@@ -69,7 +68,7 @@ def memory(sizes: Sizes, network: str, kind: str, contenders: int = 0) -> dict[s
         for _ in range(sizes.memory_steps):
             training.step()
     else:
-        first, last, weights = learn(network, sizes, contenders, kind)
+        first, last, weights = learn(network, sizes, kind, **settings)
         facts = {"first_loss": first, "last_loss": last, "weights": weights}
     return {"bytes": max(PAGE, peak_memory() - before), "before": before, **facts}
 

@@ -24,8 +24,8 @@ class Sizes:
     images: int = 2000  # of a whole task
     epochs: int = 10
     whole_tasks: int = 3
-    loop_images: int = 4000
-    loop_epochs: int = 10
+    loop_images: int = 4500  # with the epochs, a task of the cifar100 recipe
+    loop_epochs: int = 20
     save_every: float = 10.0  # seconds between checkpoints of the measured loop
     memory_steps: int = 10  # of a task, half of them competing
     stored: int = 1000  # tasks

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from rivals.methods import Method
-from rivals.methods.method import Known
+from rivals.methods.known import Known
 from rivals.methods.twta import TWTA
 from rivals.networks import RivalNetwork
 from rivals.tasks import Task
 
 
 def store(method: Method, task: Task, count: int) -> None:
-    """Claim `count` random tickets, named "stored-1" and so on, with classes as `task` has them."""
+    """Claim `count` more random tickets, with classes as `task` has them."""
     assert isinstance(method, TWTA)
     generator = torch.Generator().manual_seed(len(method.known))
-    for number in range(count):
-        name = f"stored-{number + 1}"
+    for _ in range(count):
+        name = f"stored-{len(method.known) + 1}"
         claim(method.network, name, len(task.classes), generator)
         method.known[name] = Known(task.classes, task.preprocessing)
+        method.keep(replace(task, name=name))
         method.facts[name] = {}
 
 

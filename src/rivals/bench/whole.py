@@ -47,7 +47,7 @@ def whole_task(method: Method, task: Task, beside: DenseBeside) -> float:
     start = time.process_time()
     method.start(task)
     method.learn(task, beside.watch)
-    method.end_task(task)
+    method.finish(task)
     method.ticket(task.name)
     return time.process_time() - start - beside.spent
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from rivals.cli.bench import bench
 from rivals.cli.data import app as data
 from rivals.cli.info import info
 from rivals.cli.run import run
@@ -21,6 +22,7 @@ rivals: continual learning on small devices. Rival units compete for each task; 
   rivals run digits --out DIR --resume             go on after a stop or a crash
   rivals info runs/digits-twta-default-0           what a run, or a ticket of it, holds
   rivals data                                      which data sets are there
+  rivals bench --suite train                       what training costs here, against dense networks
 
 `rivals VERB --help` tells the rest.
 """
@@ -31,6 +33,7 @@ app = typer.Typer(
 )  # fmt: skip
 app.command("run")(run)
 app.command("info")(info)
+app.command("bench")(bench)
 app.add_typer(data, name="data")
 
 

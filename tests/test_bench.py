@@ -1,0 +1,170 @@
+"""The benchmark: every row is there and says what it should; no test here looks at a clock."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from rivals.bench import growth, load, memory, probe, suites
+from rivals.bench.machine import machine, peak_memory, resident_memory
+from rivals.bench.row import Row, at_least, at_most, number
+from rivals.bench.sizes import TINY, Sizes
+from rivals.bench.timing import Times, fastest, interleave, quartiles, ratio
+from rivals.cli import bench as verb
+from rivals.errors import RivalsError
+
+NAMES = {
+    "train": {
+        "settled-step", "competing-step", "relaxed-step", "task-alexnet", "task-resnet18", "loop",
+    },
+    "memory": {
+        "memory-alexnet-held", "memory-alexnet-generated", "memory-resnet18-held",
+        "memory-resnet18-generated", "wide-network",
+    },
+    "tickets": {
+        "ticket-alexnet-batch-1", "ticket-alexnet-batch-40", "ticket-alexnet-disk",
+        "ticket-resnet18-batch-1", "ticket-resnet18-batch-40", "ticket-resnet18-disk",
+        "task-bytes", "winner-bits", "infer-task",
+    },
+    "growth": {
+        "growth-settled-step", "growth-competing-step", "growth-memory", "growth-open-task",
+    },
+    "load": {"load-batches"},
+}  # fmt: skip
+MEASURES = {"memory": probe.memory, "growth": growth.stored, "load": load.load}
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure in this process what has a process of its own otherwise."""
+
+    def ask(what: str, sizes: Sizes, **options: object) -> object:
+        return json.loads(json.dumps(MEASURES[what](sizes, **options)))
+
+    for module in (memory, growth, load):
+        monkeypatch.setattr(module, "ask", ask)
+    monkeypatch.delenv("RIVALS_DATA", raising=False)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("suite", list(NAMES))
+def test_every_row_of_a_suite_has_its_fields(suite: str) -> None:
+    rows = list(suites.measure(suite, 2, TINY))
+    assert {row.name for row in rows} == NAMES[suite]
+    for row in rows:
+        facts = json.loads(json.dumps(row.to_dict()))
+        assert facts["suite"] == suite
+        assert facts["value"] > 0 or row.unit == "bytes", row.name
+        assert facts["unit"]
+        assert facts["how"]
+        assert (facts["target"] is None) == (facts["met"] is None)
+        if facts["spread"] is not None:
+            assert 0 < facts["spread"][0] <= facts["spread"][1]
+
+
+def test_all_stands_for_every_suite() -> None:
+    assert suites.chosen("all") == list(NAMES)
+
+
+def test_an_unknown_suite_is_answered_with_the_nearest() -> None:
+    with pytest.raises(RivalsError, match="no suite named 'trian'; did you mean train"):
+        suites.measure("trian", 2)
+    with pytest.raises(RivalsError, match="--repeat is 0"):
+        suites.measure("train", 0)
+
+
+def test_a_target_is_met_on_its_side() -> None:
+    assert at_most(1.1).met(1.1)
+    assert not at_most(1.1).met(1.11)
+    assert at_least(6).met(6)
+    assert not at_least(6).met(5.9)
+    assert Row("x", 2.0, "s", None, "").met is None
+    assert str(at_most(1 / 7)) == "≤ 0.143"
+    assert [number(value) for value in (0, 1.05, 12.34, 1234)] == ["0.00", "1.05", "12.3", "1,234"]
+
+
+def test_variants_take_turns_and_ratios_are_of_neighbours() -> None:
+    order: list[str] = []
+    times = interleave({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 3)
+    assert {len(t.seconds) for t in times.values()} == {3}
+    found = ratio(Times([2.0, 4.0, 60.0]), Times([1.0, 2.0, 20.0]))
+    assert found.value == 2.0
+    assert found.spread == (2.0, 2.5)
+    assert quartiles([3.0]) == (3.0, 3.0)
+    both = {"dense x": Times([2.0]), "dense y": Times([1.0]), "other": Times([0.5])}
+    assert fastest(both, "dense") is both["dense y"]
+
+
+def test_the_machine_is_named() -> None:
+    assert {"cpu", "cores", "torch", "threads"} <= set(machine())
+    assert 0 < resident_memory() <= peak_memory()
+
+
+def test_the_verb_prints_a_table_or_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row("settled-step", 1.25, "× native", at_most(1.1), "AlexNet", (1.2, 1.3), "train")
+    monkeypatch.setattr(suites, "measure", lambda suite, repeat: iter([row]))
+    app = typer.Typer()
+    app.command()(verb.bench)
+    shown = CliRunner().invoke(app, ["--suite", "train"], env={"COLUMNS": "120"})
+    assert shown.exit_code == 0
+    assert all(word in shown.stdout for word in ("settled-step", "1.25", "1.20–1.30", "≤ 1.10"))
+    printed = CliRunner().invoke(app, ["--suite", "train", "--json"])
+    content = json.loads(printed.stdout)
+    assert content["machine"]["threads"] == 1
+    assert content["rows"] == [row.to_dict()]
+    assert content["rows"][0]["met"] is False
+
+
+def test_extra_memory_is_measured_in_a_process_of_its_own() -> None:
+    found = probe.ask("memory", TINY, network="alexnet", kind="generated")
+    assert found["bytes"] > 0
+    with pytest.raises(RivalsError, match="The process that measures memory ended with 1"):
+        probe.ask("memory", TINY, network="nowhere", kind="native")
+
+
+CRASH = """
+import torch
+from rivals.bench.noise import noise_task
+from rivals.methods import methods
+from rivals.networks import NetworkPlan, NetworkSettings
+from rivals.seeds import Seed
+from rivals.tasks import Batch
+
+torch.set_num_threads(1)
+settings = NetworkSettings(network="resnet-small", widths=(64, 128, 64), units=8)
+plan = NetworkPlan(settings, (3, 64, 64))
+images = torch.randn(8, 3, 64, 64).contiguous(memory_format=torch.channels_last)
+labels = torch.arange(8) % 2
+for build in (plan.native, plan.dense):
+    network = build(Seed(0))
+    network.add("one", 2)
+    torch.nn.functional.cross_entropy(network.train()(images, "one"), labels).backward()
+for way, compete in (("sparse", 1.0), ("relaxed", 1.0), ("sparse", 0.0)):
+    method = methods["twta"](
+        plan, methods["twta"].settings_class(epochs=1, batch=8, way=way, compete=compete), Seed(0)
+    )
+    task = noise_task((3, 64, 64), 16, 2)
+    method.start(task)
+    batch = Batch(images, labels, task.name, labels, images)
+    for _ in range(2):
+        method.before_step(batch)
+        method.step(batch)
+        method.position.step += 1
+    method.finish(task)
+    method.ticket(task.name)(images)
+print("alive")
+"""
+
+
+def test_the_crash_of_torch_cannot_happen_to_our_networks() -> None:
+    """A strided 1×1 convolution, 8 → 16 channels at 64×64, channels last, ends torch 2.13."""
+    done = subprocess.run(
+        [sys.executable, "-c", CRASH], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "alive"
