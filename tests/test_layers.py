@@ -188,19 +188,21 @@ def test_gates_folded_into_the_norm_are_gates_after_the_norm(way, shape):
     upstream = torch.randn(shape, generator=generator).double()
     found = []
     for folded in (True, False):
-        norm = TaskNorm().double().train()
+        norm = TaskNorm().train()
         norm.begin("a", 6)
-        norm.double()
-        with torch.no_grad():
-            norm.state("a").scale.copy_(torch.linspace(0.5, 2, 6))
-            norm.state("a").shift.copy_(torch.linspace(-1, 1, 6))
+        state = norm.state("a")
+        state.rows = [
+            torch.linspace(0.5, 2, 6).double().requires_grad_(),
+            torch.linspace(-1, 1, 6).double().requires_grad_(),
+            torch.zeros(6).double(),
+            torch.ones(6).double(),
+        ]
         posterior = torch.linspace(-1, 1, 6).double().view(3, 2).requires_grad_()
         sample = torch.softmax(posterior, 1)
         gates = {"relaxed": relaxed, "gated": gated, "sparse": lambda s: sparse(s, 2)}[way](sample)
         inputs = values.clone().requires_grad_()
         out = norm(inputs, "a", gates) if folded else gate(norm(inputs, "a"), gates)
         out.backward(upstream)
-        state = norm.state("a")
         found.append(
             [out, inputs.grad, posterior.grad, state.scale.grad, state.shift.grad, state.mean]
         )

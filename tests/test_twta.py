@@ -187,7 +187,9 @@ def test_one_draw_per_example():
 
 
 def density(**changes):
-    method = make(compete=1.0, epochs=1, live=2, live_end=2, protect="none", **changes)
+    method = make(
+        compete=1.0, epochs=1, contenders=0, live=2, live_end=2, protect="none", **changes
+    )
     lesson = lessons(1)[0]
     return teach(method, lesson.task).task_facts(lesson.task.name)["gradient_density"]
 
@@ -203,7 +205,9 @@ def test_the_gradient_is_as_dense_as_what_was_live():
 
 
 def test_gradient_keep_winner_leaves_the_others_alone():
-    method = make(way="relaxed", gradient_keep="winner", compete=1.0, epochs=1, spread=0.1)
+    method = make(
+        way="relaxed", gradient_keep="winner", compete=1.0, epochs=1, spread=0.1, contenders=0
+    )
     task = shortened(lessons(1)[0].task, 40)
     method.start(task)
     before = [layer.work.values.clone() for layer in method.network.layers()]
@@ -217,9 +221,9 @@ def test_loss_over_all_seen_classes_freezes_old_heads():
     method = make(loss_over="seen", epochs=8)
     one, two = lessons(2)
     teach(method, one.task)
-    old = {k: v.clone() for k, v in method.network.heads[one.task.name].state_dict().items()}
+    old = {k: v.clone() for k, v in method.network.heads[one.task.name].tensors().items()}
     teach(method, two.task)
-    assert same_bits(old, dict(method.network.heads[one.task.name].state_dict()))
+    assert same_bits(old, dict(method.network.heads[one.task.name].tensors()))
     assert accuracy(method, two) > 90
 
 
@@ -231,13 +235,15 @@ def test_competition_settles_on_the_posteriors_best():
 
     def watch(step):
         if method.competing:
-            found = [r.posteriors[task.name].detach().argmax(1) for r in method.network.rivals()]
-            seen["last"] = found
+            seen["last"] = [
+                r.contenders[task.name].gather(1, r.posteriors[task.name].argmax(1, keepdim=True))
+                for r in method.network.rivals()
+            ]
 
     method.learn(task, watch)
     assert not method.competing
     for found, won in zip(seen["last"], method.winners(task.name), strict=True):
-        assert torch.equal(found, won)
+        assert torch.equal(found.squeeze(1), won)
 
 
 def test_random_ticket_never_competes_but_is_otherwise_twta():

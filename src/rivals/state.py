@@ -37,11 +37,18 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer, prefix: str) -> dict[str
 def load_optimiser(
     optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str
 ) -> None:
-    """Give a fresh optimiser of the same parameters the buffers that were saved."""
+    """Give a fresh optimiser of the same parameters the buffers that were saved.
+
+    A buffer lies in memory as its parameter does: fused optimisers walk both side by side.
+    """
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         if key.startswith(prefix + "."):
             number, name = key.removeprefix(prefix + ".").split(".", 1)
+            like = parameters[int(number)]
+            if value.shape == like.shape:
+                value = torch.empty_like(like, requires_grad=False).copy_(value)
             state.setdefault(int(number), {})[name] = value
     saved = optimiser.state_dict()
     saved["state"] = state

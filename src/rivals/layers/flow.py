@@ -79,7 +79,11 @@ class Flatten(nn.Module):
 
 
 class Activation(nn.Module):
-    """ReLU after an addition, or nothing where units are linear."""
+    """ReLU after an addition or after pooling, or nothing where units are linear.
+
+    Max-pooling and ReLU may change places: values and gradients stay the same, and after pooling by
+    two there is a quarter of the work.
+    """
 
     def __init__(self, unit: str) -> None:
         super().__init__()

@@ -10,19 +10,22 @@ from torch import Tensor, nn
 
 from rivals.layers.cut import cutting, linear, run
 from rivals.layers.flow import Flow
-from rivals.layers.norm import key
 
 
-class Head(nn.Module):
-    """Scores for the classes of one task: weight (classes, width, positions), a column per unit."""
+class Head:
+    """Scores for the classes of one task: weight (classes, width, positions), a column per unit.
+
+    Not a module, as the state of a norm is none: there is one for every task.
+    """
+
+    __slots__ = ("bias", "weight")
 
     def __init__(self, classes: int, width: int, positions: int, live: int, seed: int) -> None:
-        super().__init__()
         generator = torch.Generator().manual_seed(seed)
         bound = math.sqrt(1.0 / (live * positions))
         weight = (torch.rand(classes, width, positions, generator=generator) * 2 - 1) * bound
-        self.weight = nn.Parameter(weight)
-        self.bias = nn.Parameter(torch.zeros(classes))
+        self.weight: Tensor = nn.Parameter(weight)
+        self.bias: Tensor = nn.Parameter(torch.zeros(classes))
 
     def columns(self, flow: Flow) -> Tensor:
         """The weight for the live units. A head kept for the winners has one column per block."""
@@ -31,27 +34,40 @@ class Head(nn.Module):
             return self.weight
         return self.weight[:, flow.ids % width]
 
-    def forward(self, flow: Flow) -> Tensor:
+    def parameters(self) -> list[Tensor]:
+        return [self.weight, self.bias]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, to be stored; `load` takes it back."""
+        return {"weight": self.weight.detach(), "bias": self.bias.detach()}
+
+    @torch.no_grad()
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.weight.copy_(tensors["weight"])
+        self.bias.copy_(tensors["bias"])
+
+    def freeze(self) -> None:
+        """From now on it takes no gradients."""
+        self.weight, self.bias = self.weight.detach(), self.bias.detach()
+
+    def __call__(self, flow: Flow) -> Tensor:
         weight = self.columns(flow).flatten(1)
         if cutting(flow.values):
             return run(linear(weight.detach(), self.bias.detach()), flow.values)
         return F.linear(flow.values, weight, self.bias)
 
 
-class Heads(nn.Module):
+class Heads:
     """One head per task, added as tasks come."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.tasks = nn.ModuleDict()
+        self.tasks: dict[str, Head] = {}
 
     def __getitem__(self, task: str) -> Head:
-        head = self.tasks[key(task)]
-        assert isinstance(head, Head)
-        return head
+        return self.tasks[task]
 
     def begin(self, task: str, head: Head) -> None:
-        self.tasks[key(task)] = head
+        self.tasks[task] = head
 
     @torch.no_grad()
     def keep(self, task: str, ids: Tensor) -> None:
@@ -60,5 +76,4 @@ class Heads(nn.Module):
         head.weight = nn.Parameter(head.weight[:, ids].clone())
 
     def drop(self, task: str) -> None:
-        if key(task) in self.tasks:
-            del self.tasks[key(task)]
+        self.tasks.pop(task, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -12,39 +14,69 @@ from rivals.layers.gated_norm import GatedNorm
 EPSILON = 1e-5
 
 
-def key(task: str) -> str:
-    """A task's name as a module's name: unlike any attribute, and without dots."""
-    return "task:" + task.replace("%", "%25").replace(".", "%2E")
+class NormState:
+    """What one task knows of `width` channels.
 
+    Not a module: a model has one for every layer and task, and they must stay small. Once the task
+    is learned, its four rows are one tensor.
+    """
 
-class NormState(nn.Module):
-    """What one task knows of `width` channels."""
+    __slots__ = ("batches", "rows")
+    NAMES = ("scale", "shift", "mean", "var")
 
     def __init__(self, width: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(width))
-        self.shift = nn.Parameter(torch.zeros(width))
-        self.mean: Tensor
-        self.var: Tensor
-        self.batches: Tensor
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("var", torch.ones(width))
-        self.register_buffer("batches", torch.zeros(()))
+        self.rows: Sequence[Tensor] | Tensor = [
+            nn.Parameter(torch.ones(width)),
+            nn.Parameter(torch.zeros(width)),
+            torch.zeros(width),
+            torch.ones(width),
+        ]
+        self.batches = 0  # that the statistics are an average of
+
+    @property
+    def scale(self) -> Tensor:
+        return self.rows[0]
+
+    @property
+    def shift(self) -> Tensor:
+        return self.rows[1]
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rows[2]
+
+    @property
+    def var(self) -> Tensor:
+        return self.rows[3]
+
+    def parameters(self) -> list[Tensor]:
+        return [self.scale, self.shift]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, to be stored; `load` takes it back."""
+        rows = {name: row.detach() for name, row in zip(self.NAMES, self.rows, strict=True)}
+        return rows | {"batches": torch.tensor(float(self.batches))}
 
     @torch.no_grad()
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        for name, row in zip(self.NAMES, self.rows, strict=True):
+            row.copy_(tensors[name])
+        self.batches = int(tensors["batches"])
+
     def pick(self, index: Tensor) -> NormState:
         """The state of the channels at `index`, which may repeat."""
         state = NormState(len(index))
-        for mine, theirs in zip(
-            state.state_dict().values(), self.state_dict().values(), strict=True
-        ):
-            mine.copy_(theirs[index] if theirs.dim() else theirs)
+        state.load({k: row[index] if row.dim() else row for k, row in self.tensors().items()})
         return state
+
+    def freeze(self) -> None:
+        """From now on it takes no gradients."""
+        self.rows = torch.stack([row.detach() for row in self.rows])
 
     def forget_statistics(self) -> None:
         self.mean.zero_()
         self.var.fill_(1)
-        self.batches.zero_()
+        self.batches = 0
 
 
 class TaskNorm(nn.Module):
@@ -57,35 +89,32 @@ class TaskNorm(nn.Module):
     def __init__(self, kind: str = "batch") -> None:
         super().__init__()
         self.kind = kind
-        self.tasks = nn.ModuleDict()
+        self.tasks: dict[str, NormState] = {}
 
     def state(self, task: str) -> NormState:
-        state = self.tasks[key(task)]
-        assert isinstance(state, NormState)
-        return state
+        return self.tasks[task]
 
     def begin(self, task: str, width: int, ancestor: str | None = None) -> None:
         """A state for `width` channels; channel c starts as channel c mod n of an ancestor's n."""
         if ancestor is None:
-            self.tasks[key(task)] = NormState(width)
+            self.tasks[task] = NormState(width)
             return
         old = self.state(ancestor)
-        self.tasks[key(task)] = old.pick(torch.arange(width) % len(old.shift))
+        self.tasks[task] = old.pick(torch.arange(width) % len(old.shift))
 
     def keep(self, task: str, ids: Tensor) -> None:
         """Reduce the state of `task` to the channels `ids`."""
-        self.tasks[key(task)] = self.state(task).pick(ids)
+        self.tasks[task] = self.state(task).pick(ids)
 
     def drop(self, task: str) -> None:
-        if key(task) in self.tasks:
-            del self.tasks[key(task)]
+        self.tasks.pop(task, None)
 
     def forward(self, values: Tensor, task: str, live: Live | None = None) -> Tensor:
         """Normalise `values` (batch, channels, …) of the `live` units (default all), and gate them.
 
         A state reduced to winners has one channel per block, and id mod blocks is the block.
         """
-        if key(task) not in self.tasks:
+        if task not in self.tasks:
             return values if live is None else gate(values, live)
         state = self.state(task)
         width = len(state.shift)
@@ -102,7 +131,7 @@ class TaskNorm(nn.Module):
         mean, var, scale, shift = (
             part(t) for t in (state.mean, state.var, state.scale, state.shift)
         )
-        momentum = max(0.1, 1 / (1 + float(state.batches)))
+        momentum = max(0.1, 1 / (1 + state.batches))
         if learning and live.forward is not None and live.forward.dim() == 1:
             out: Tensor = GatedNorm.apply(  # type: ignore[no-untyped-call]
                 values, scale, shift, live.forward, live.backward, mean, var, momentum, EPSILON
@@ -118,7 +147,7 @@ class TaskNorm(nn.Module):
 
     def folded(self, task: str) -> tuple[Tensor, Tensor]:
         """The norm at inference as (factor, offset) per channel: y = factor · x + offset."""
-        if key(task) not in self.tasks:  # as in `forward`: nothing to apply
+        if task not in self.tasks:  # as in `forward`: nothing to apply
             return torch.ones(1), torch.zeros(1)
         state = self.state(task)
         if self.kind == "none":

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rivals.layers.seeded import standard_normal
 
-ROWS_AT_ONCE = 512  # when all rows are looked at, so that no table of all edges is ever made
+EDGES_AT_ONCE = 1 << 18  # when all rows are looked at: no table of all edges is ever made
 
 
 @dataclass
@@ -94,16 +94,16 @@ class SharedWeight(ABC):
     def free_share(self, columns: Tensor | None = None) -> Tensor:
         """For every row, the free share of its edges to `columns` (default all): (rows,)."""
         columns = torch.arange(self.columns) if columns is None else columns
-        parts = torch.arange(self.rows).split(ROWS_AT_ONCE)  # type: ignore[no-untyped-call]
+        if not self.claims:
+            return torch.ones(self.rows)
+        few = max(1, EDGES_AT_ONCE // len(columns))
+        parts = torch.arange(self.rows).split(few)  # type: ignore[no-untyped-call]
         return torch.cat([self.free(part, columns).float().mean(1) for part in parts])
 
     def room(self) -> float:
         """The share of all edges that no task uses."""
-        columns = torch.arange(self.columns)
-        parts = torch.arange(self.rows).split(ROWS_AT_ONCE)  # type: ignore[no-untyped-call]
-        return sum(int(self.free(part, columns).sum()) for part in parts) / (
-            self.rows * self.columns
-        )
+        owned = sum(int(claim.first.sum()) for claim in self.claims.values())  # each by one task
+        return 1 - owned / (self.rows * self.columns)
 
     def claim(self, task: str, rows: Tensor, columns: Tensor, values: Tensor) -> None:
         """A task uses the slice from now on, and owns those of its edges that nobody used."""

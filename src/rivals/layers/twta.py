@@ -69,6 +69,10 @@ class TWTALayer(nn.Module):
         """Values of live columns, and the live slice (rows, columns, taps) → values of the rows."""
         raise NotImplementedError
 
+    def arrange(self, weight: Tensor) -> Tensor:
+        """The same slice in the order in memory that `connect` would bring it to, step by step."""
+        return weight
+
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
         """An ordinary layer of torch with this slice as its weight."""
         raise NotImplementedError
@@ -153,6 +157,9 @@ class TWTAConv2d(TWTALayer):
         weight = weight.view(*weight.shape[:2], self.kernel, self.kernel)
         return convolve(values, weight, self.stride, self.padding)
 
+    def arrange(self, weight: Tensor) -> Tensor:
+        return weight.transpose(1, 2).contiguous().transpose(1, 2)  # channels last
+
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
-        weight = weight.view(*weight.shape[:2], self.kernel, self.kernel)
+        weight = weight.reshape(*weight.shape[:2], self.kernel, self.kernel)
         return conv2d(weight, bias, self.stride, self.padding)

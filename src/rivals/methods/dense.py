@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from rivals.methods.method import Method, Training, methods, one_of
 from rivals.networks import DenseNetwork, NetworkPlan
@@ -65,7 +65,7 @@ class Finetune(Method):
         self.network(task.name).add(task.name, len(task.classes), self.previous())
         self.prepare()
 
-    def trained(self) -> list[nn.Parameter]:
+    def trained(self) -> list[Tensor]:
         network = self.network(self.current)
         return [*network.shared_parameters(), *network.task_parameters(self.current)]
 
@@ -76,7 +76,7 @@ class Finetune(Method):
         )
 
     def train_logits(self, batch: Batch) -> Tensor:
-        scores: Tensor = self.network(batch.task).train()(batch.images, batch.task)
+        scores: Tensor = self.network(batch.task).learning(True)(batch.images, batch.task)
         return scores
 
     def update(self) -> None:
@@ -90,7 +90,7 @@ class Finetune(Method):
         self.current, self.optimiser = "", None
 
     def logits(self, images: Tensor, task: str) -> Tensor:
-        scores: Tensor = self.network(task).eval()(images, task)
+        scores: Tensor = self.network(task).learning(False)(images, task)
         return scores
 
     def ticket(self, task: str) -> fx.GraphModule:
@@ -119,7 +119,7 @@ class Finetune(Method):
         for task, known in self.known.items():
             self.network(task).add(task, len(known.classes))
         for name, network in self.networks.items():
-            network.load_state_dict(state[f"network/{name}"].tensors)
+            network.load(state[f"network/{name}"].tensors)
         if self.current:
             self.prepare()
             assert self.optimiser is not None
@@ -144,8 +144,10 @@ class Joint(Finetune):
         known, train = self.known[name], self.kept[name]
         return Task(name, known.classes, train, train, known.preprocessing)
 
-    def trained(self) -> list[nn.Parameter]:
-        return list(self.network(self.current).parameters())
+    def trained(self) -> list[Tensor]:
+        network = self.network(self.current)
+        own = [t for task in network.heads.tasks for t in network.task_parameters(task)]
+        return [*network.shared_parameters(), *own]
 
     def footprint(self) -> dict[str, int]:
         data = sum(e.images.nbytes + e.labels.nbytes for e in self.kept.values())
@@ -197,10 +199,4 @@ class Chain(Independent):
         with torch.no_grad():
             for mine, theirs in zip(new.layers(), old.layers(), strict=True):
                 mine.weight.copy_(theirs.weight)  # type: ignore[arg-type, union-attr]
-                own = mine.norm.state(task.name)
-                for a, b in zip(
-                    own.state_dict().values(),
-                    theirs.norm.state(before).state_dict().values(),
-                    strict=True,
-                ):
-                    a.copy_(b)
+                mine.norm.state(task.name).load(theirs.norm.state(before).tensors())

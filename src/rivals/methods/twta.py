@@ -3,7 +3,8 @@
 Differs from the paper, by default and each for a reason told in docs/paper.md:
 - the competition takes the first steps of a task, then the winners train alone, with momentum;
 - the posterior starts with clear favourites, learns with Adam, and prefers units with free edges;
-- two units of a block are live at first, then one (`way=sparse`); in the paper all are (`relaxed`);
+- the two favourites of a block compete and one is live in a step (`contenders`, `live`,
+  `way=sparse`); in the paper all compete and all are live (`relaxed`);
 - units are ReLU, with a norm that belongs to the task; weights are initialised for the live fan;
 - the edges of a task are protected afterwards, free ones inherit from the task before, and the
   network grows when room runs short.
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from rivals.errors import RivalsError
 from rivals.layers import Draw, Rivals, Settled, Slice
@@ -153,7 +154,9 @@ class TWTA(Method):
                 len(batch.labels) if self.settings.per_example else None,
             )
         heads = list(self.known) if self.settings.loss_over == "seen" else None
-        scores: Tensor = self.network.train()(batch.images, batch.task, self.selection, heads)
+        scores: Tensor = self.network.learning(True)(
+            batch.images, batch.task, self.selection, heads
+        )
         return scores
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -213,7 +216,7 @@ class TWTA(Method):
             if self.competing:
                 part.write_back()
 
-    def own_parameters(self) -> Iterator[nn.Parameter]:
+    def own_parameters(self) -> Iterator[Tensor]:
         """Norms and head of the task being learned."""
         for layer in self.network.layers():
             yield from layer.norm.state(self.current).parameters()
@@ -222,11 +225,13 @@ class TWTA(Method):
     def prepare_competition(self) -> None:
         s = self.settings
         posteriors = [rivals.posteriors[self.current] for rivals in self.network.rivals()]
-        own = torch.optim.SGD(self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay)
+        own = torch.optim.SGD(
+            self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay, fused=True
+        )
         if s.posterior_optimiser == "adam":
-            self.optimisers = [own, torch.optim.Adam(posteriors, lr=s.posterior_lr)]
+            self.optimisers = [own, torch.optim.Adam(posteriors, lr=s.posterior_lr, fused=True)]
         else:
-            self.optimisers = [own, torch.optim.SGD(posteriors, lr=s.lr)]
+            self.optimisers = [own, torch.optim.SGD(posteriors, lr=s.lr, fused=True)]
 
     # The competition ends ---------------------------------------------------------------------
 
@@ -244,6 +249,7 @@ class TWTA(Method):
         s, task = self.settings, self.current
         self.selection = Settled(task)
         for layer in self.network.layers():
+            layer.work.values = layer.arrange(layer.work.values)
             rows, columns = (torch.arange(n) for n in layer.work.values.shape[:2])
             self.selection.weight(layer, rows, columns)
         leaves = [part.leaf for part in self.slices()]
@@ -281,12 +287,12 @@ class TWTA(Method):
         for number, batch in enumerate(epoch([task], self.settings.batching, seed)):
             if number == ESTIMATION_BATCHES:
                 break
-            self.network.train()(batch.images, task.name, self.selection)
+            self.network.learning(True)(batch.images, task.name, self.selection)
 
     # Use --------------------------------------------------------------------------------------
 
     def logits(self, images: Tensor, task: str) -> Tensor:
-        scores: Tensor = self.network.eval()(images, task)
+        scores: Tensor = self.network.learning(False)(images, task)
         return scores
 
     def ticket(self, task: str) -> fx.GraphModule:

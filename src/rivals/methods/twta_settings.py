@@ -14,9 +14,9 @@ class TWTASettings(Training):
     """How units compete, and what becomes of their edges."""
 
     compete: float = 0.2  # share of a task's steps in which units compete; 1 is the paper
-    contenders: int = 0  # units of a block that compete, the favourites of its posterior; 0: all
+    contenders: int = 2  # units of a block that compete, the favourites of its posterior; 0: all
     way: str = "sparse"  # relaxed | gated | sparse
-    live: int = 2  # units of a block that are live at first (sparse)
+    live: int = 1  # units of a block that are live at first (sparse)
     live_end: int = 1  # and when the competition ends
     per_example: bool = False  # a draw for each example instead of each step (relaxed)
     temperature: float = 0.67  # τ at the first step

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from rivals.layers import HeldWeight, Work
@@ -47,16 +46,16 @@ def working_tensors(method: TWTA) -> dict[str, Tensor]:
         for i, rivals in enumerate(network.rivals()):
             tensors[f"rivals{i}.posterior"] = rivals.posteriors[task].detach()
             tensors[f"rivals{i}.contenders"] = rivals.contenders[task]
-        for i, parameter in enumerate(method.own_parameters()):
-            tensors[f"own{i}"] = parameter.detach()
+        tensors |= {f"head.{name}": t for name, t in network.heads[task].tensors().items()}
+        for i, layer in enumerate(network.layers()):
+            norm = layer.norm.state(task).tensors()
+            tensors |= {f"layer{i}.norm.{name}": value for name, value in norm.items()}
     else:
         for part in method.slices():
             part.write_back()
         tensors |= stack.task_tensors(network, task)
     for i, layer in enumerate(network.layers()):
         tensors[f"layer{i}.work"] = layer.work.values
-        for name, buffer in layer.norm.state(task).named_buffers():
-            tensors[f"layer{i}.statistics.{name}"] = buffer
     return tensors
 
 
@@ -94,9 +93,10 @@ def load_working(method: TWTA, tensors: dict[str, Tensor]) -> None:
         classes = len(method.known[task].classes)
         network.open(task, classes, posteriors, contenders=contenders)
         load_work(network, tensors)
-        with torch.no_grad():
-            for i, parameter in enumerate(method.own_parameters()):
-                parameter.copy_(tensors[f"own{i}"])
+        network.heads[task].load({name: tensors[f"head.{name}"] for name in ("weight", "bias")})
+        for i, layer in enumerate(network.layers()):
+            state = layer.norm.state(task)
+            state.load({name: tensors[f"layer{i}.norm.{name}"] for name in state.tensors()})
         method.prepare_competition()
     else:
         stack.load_task(network, task, tensors)
@@ -105,9 +105,6 @@ def load_working(method: TWTA, tensors: dict[str, Tensor]) -> None:
             layer.work = Work.take(layer.weight, rows, columns, None)
         load_work(network, tensors)
         method.prepare_settled()
-    for i, layer in enumerate(network.layers()):
-        for name, buffer in layer.norm.state(task).named_buffers():
-            buffer.copy_(tensors[f"layer{i}.statistics.{name}"])
     for number, optimiser in enumerate(method.optimisers):
         load_optimiser(optimiser, tensors, f"optimiser{number}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from rivals.layers import Flatten, MaxPool
+from rivals.layers import Activation, Flatten, MaxPool
 from rivals.networks.kinds import Kind
 from rivals.networks.plan import networks
 
@@ -19,12 +19,15 @@ TABLE = {32: (32, 32, 32, 128, 128)}
 def alexnet(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
     first, second, third, fourth, fifth = widths or (64, 128, 256, 2048, 2048)
     return nn.Sequential(
-        kind.conv(first, 4),
+        kind.conv(first, 4, activate=False),
         MaxPool(2),
-        kind.conv(second, 3),
+        Activation(kind.unit),
+        kind.conv(second, 3, activate=False),
         MaxPool(2),
-        kind.conv(third, 2),
+        Activation(kind.unit),
+        kind.conv(third, 2, activate=False),
         MaxPool(2),
+        Activation(kind.unit),
         Flatten(),
         kind.linear(fourth),
         kind.linear(fifth),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from rivals.layers import Flatten, MaxPool
+from rivals.layers import Activation, Flatten, MaxPool
 from rivals.networks.kinds import Kind
 from rivals.networks.plan import networks
 
@@ -18,10 +18,12 @@ WIDTHS = {32: (32, 64, 416)}
 def lenet(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
     first, second, dense = widths or WIDTHS.get(kind.units, (16, 48, 400))
     return nn.Sequential(
-        kind.conv(first, 5, padding=2),
+        kind.conv(first, 5, padding=2, activate=False),
         MaxPool(2),
-        kind.conv(second, 5, padding=2),
+        Activation(kind.unit),
+        kind.conv(second, 5, padding=2, activate=False),
         MaxPool(2),
+        Activation(kind.unit),
         Flatten(),
         kind.linear(dense),
     )

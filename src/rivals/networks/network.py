@@ -42,6 +42,10 @@ class Network(nn.Module):
         """The layers with weights, in the order of the forward pass."""
         return [m for m in self.body.modules() if isinstance(m, TWTALayer | DenseLayer)]
 
+    def learning(self, on: bool) -> Network:
+        """Training mode or not. Modules are walked only when that changes."""
+        return self if self.training == on else self.train(on)
+
     def selection(self, task: str) -> Selection:
         """Who is live at inference; dense layers do not ask."""
         return Selection(task)

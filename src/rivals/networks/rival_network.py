@@ -95,8 +95,8 @@ class RivalNetwork(Network):
     def freeze(self, task: str) -> None:
         """What belongs to `task` alone takes no gradients any more."""
         for layer in self.layers():
-            layer.norm.state(task).requires_grad_(False)
-        self.heads[task].requires_grad_(False)
+            layer.norm.state(task).freeze()
+        self.heads[task].freeze()
 
     def grow(self, rivals: Rivals) -> None:
         """One more rival in every block. Ids are appended, so old tickets keep every bit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from rivals.layers import Flatten, GlobalPool, MaxPool
+from rivals.layers import Activation, Flatten, GlobalPool, MaxPool
 from rivals.networks.kinds import Kind
 from rivals.networks.plan import networks
 
@@ -20,10 +20,12 @@ def conv_small(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
     """Three 3×3 convolutions, 64-128-256, and the mean over what is left of the picture."""
     first, second, third = widths or (64, 128, 256)
     return nn.Sequential(
-        kind.conv(first, 3, padding=1),
+        kind.conv(first, 3, padding=1, activate=False),
         MaxPool(2),
-        kind.conv(second, 3, padding=1),
+        Activation(kind.unit),
+        kind.conv(second, 3, padding=1, activate=False),
         MaxPool(2),
+        Activation(kind.unit),
         kind.conv(third, 3, padding=1),
         GlobalPool(),
     )

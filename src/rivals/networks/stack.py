@@ -31,13 +31,13 @@ def unpack_winners(packed: Tensor, blocks: int, bits: int) -> Tensor:
 
 def task_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
     """What a task that has settled knows by itself: winners, norms, head."""
-    tensors = {f"head.{name}": value for name, value in network.heads[task].state_dict().items()}
+    tensors = {f"head.{name}": value for name, value in network.heads[task].tensors().items()}
     for number, rivals in enumerate(network.rivals()):
         winners = rivals.winners[task]
         bits = max(1, int(winners.max()).bit_length())
         tensors[f"rivals{number}.winners.{bits}"] = pack_winners(winners, bits)
     for number, layer in enumerate(network.layers()):
-        for name, value in layer.norm.state(task).state_dict().items():
+        for name, value in layer.norm.state(task).tensors().items():
             tensors[f"layer{number}.norm.{name}"] = value
     return tensors
 
@@ -61,10 +61,10 @@ def load_task(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> N
         rivals.winners[task] = winners
     for number, layer in enumerate(network.layers()):
         layer.norm.begin(task, layer.rivals.blocks)
-        layer.norm.state(task).load_state_dict(_under(tensors, f"layer{number}.norm."))
+        layer.norm.state(task).load(_under(tensors, f"layer{number}.norm."))
     classes, width, positions = tensors["head.weight"].shape
     network.heads.begin(task, Head(classes, width, positions, live=1, seed=0))
-    network.heads[task].load_state_dict(_under(tensors, "head."))
+    network.heads[task].load(_under(tensors, "head."))
 
 
 def load_claims(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> None:
