@@ -1,0 +1,1 @@
+"""Run exported tickets with numpy, pillow and their runtime; torch is never imported."""
