@@ -8,6 +8,8 @@ from rivals.errors import RivalsError
 from rivals.layers import Draw, GlobalPool, Masked, Settled, TWTALinear
 from rivals.networks import NetworkPlan, NetworkSettings, networks
 from rivals.seeds import Seed
+from rivals.tasks import Preprocessing
+from rivals.tickets import Ticket
 
 TASK = "t.1"
 SHAPES = {"mlp": (1, 28, 28), "lenet": (1, 16, 16), "alexnet": (3, 20, 20)}
@@ -60,15 +62,17 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "units", "unit"), CASES)
-def test_winners_masked_and_cut_agree(name, units, unit):
+def test_winners_masked_cut_and_reloaded_agree(name, units, unit, tmp_path):
     network, images = learned(plan(name, units, unit).rivals(Seed(0)))
     with torch.no_grad():
         winners = network(images, TASK)
         masked = network(images, TASK, Masked(TASK))
-        cut = network.cut(TASK)(images)
-    size = max(1.0, float(winners.abs().max()))
-    assert float((winners - masked).abs().max()) <= 1e-5 * size
-    assert float((winners - cut).abs().max()) <= 1e-5 * size
+    classes, as_it_is = tuple("abcde"), Preprocessing(1.0, (0.0,), (1.0,))
+    cut = Ticket(network.cut(TASK), TASK, classes, as_it_is, network.input_shape)
+    cut.save(tmp_path / "ticket")
+    for ticket in (cut, Ticket.load(tmp_path / "ticket")):
+        for scores in (winners, masked):
+            assert ticket.verify(images, lambda _, scores=scores: scores) <= 1e-5
 
 
 @pytest.mark.parametrize("name", list(networks))

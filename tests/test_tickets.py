@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from rivals.runs.start import Silent, prepare
 from rivals.seeds import Seed
 from rivals.tasks import Lesson, Stream, streams
 from rivals.tickets import Ticket
+from toys import lessons, make, teach
 
 NASTY = ["../x", "a/b", "a", ".", "..", "/etc", "a%2Fb", "a b", "x.y", "ä\n", "~", "-r"]
 
@@ -216,3 +218,16 @@ def test_a_run_over_tasks_with_nasty_names(
         images = model.stream.lesson(0).test.images
         before_stop, after = run.method.predict(images, name), restored.method.predict(images, name)
         assert torch.equal(before_stop.confidence, after.confidence)
+
+
+def test_a_ticket_is_verified_against_its_masked_network() -> None:
+    lesson = lessons(1)[0]
+    method = teach(make(), lesson.task)
+    known, task = method.known[lesson.task.name], lesson.task.name
+    ticket = Ticket(method.ticket(task), task, known.classes, known.preprocessing, (1, 8, 8))
+    masked = partial(method.masked_logits, task=task)
+    assert ticket.verify(lesson.test.images, masked) <= 1e-5
+    with torch.no_grad():
+        next(ticket.network.parameters())[0] += 1
+    with pytest.raises(RivalsError, match="differs from its network"):
+        ticket.verify(lesson.test.images, masked)

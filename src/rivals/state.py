@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+Tensors = dict[str, Tensor]
 
-@dataclass
+
 class Part:
     """One file of a checkpoint: tensors by name, and facts that JSON can hold.
 
-    A `fixed` part never changes as long as it exists, so it is written once.
+    A `fixed` part never changes as long as it exists, so it is written once; its tensors may come
+    as a function, which is then called no more often.
     """
 
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    fixed: bool = False
+    def __init__(
+        self, tensors: Tensors | Callable[[], Tensors] | None = None,
+        facts: dict[str, Any] | None = None, fixed: bool = False,
+    ) -> None:  # fmt: skip
+        self._tensors = {} if tensors is None else tensors
+        self.facts = {} if facts is None else facts
+        self.fixed = fixed
+
+    @property
+    def tensors(self) -> Tensors:
+        return self._tensors() if callable(self._tensors) else self._tensors
 
 
 State = dict[str, Part]  # by the name of the part

@@ -22,7 +22,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, fx
 
 from rivals.errors import RivalsError
-from rivals.layers import Draw, Rivals, Settled, Slice
+from rivals.layers import Draw, Masked, Rivals, Settled, Slice
 from rivals.layers.competition import anneal, live_count
 from rivals.methods import twta_state
 from rivals.methods.method import Method, methods
@@ -293,6 +293,12 @@ class TWTA(Method):
 
     def logits(self, images: Tensor, task: str) -> Tensor:
         scores: Tensor = self.network.learning(False)(images, task)
+        return scores
+
+    @torch.no_grad()
+    def masked_logits(self, images: Tensor, task: str) -> Tensor:
+        """The same by all units, those that did not win times zero: what `Ticket.verify` asks."""
+        scores: Tensor = self.network.learning(False)(images, task, Masked(task))
         return scores
 
     def ticket(self, task: str) -> fx.GraphModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -24,9 +25,7 @@ def save(method: TWTA) -> State:
     parts: State = {"common": common}
     for task in method.known:
         if task != method.current:
-            tensors = stack.task_tensors(network, task)
-            if protected:
-                tensors |= stack.claimed_tensors(network, task)
+            tensors = partial(stack.tensors, network, task, protected)
             parts[f"task/{task}"] = Part(tensors, fixed=protected and not method.dropped)
     if method.current:
         parts["working"] = Part(working_tensors(method))

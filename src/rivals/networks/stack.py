@@ -48,6 +48,12 @@ def claimed_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
     return {f"layer{number}.claimed": layer.weight.owned(task) for number, layer in layers}
 
 
+def tensors(network: RivalNetwork, task: str, protected: bool) -> dict[str, Tensor]:
+    """All that is stored of a task; without protection no edge is its own."""
+    claimed = claimed_tensors(network, task) if protected else {}
+    return task_tensors(network, task) | claimed
+
+
 def load_task(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> None:
     """Give a network the winners, norms and head of `task`."""
     for number, rivals in enumerate(network.rivals()):

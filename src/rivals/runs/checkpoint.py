@@ -65,12 +65,12 @@ class CheckpointFolder:
 
     def _save_part(self, name: str, part: Part) -> dict[str, Any]:
         entry: dict[str, Any] = {"facts": part.facts} if part.facts else {}
-        if not part.tensors:
-            return entry
         if part.fixed and name in self._fixed:
             return entry | self._fixed[name]
         # Cloned: the format refuses tensors that share memory, and a method need not care.
         tensors = {key: _own(tensor) for key, tensor in part.tensors.items()}
+        if not tensors:
+            return entry
         for key, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise RivalsError(
@@ -118,9 +118,9 @@ class CheckpointFolder:
             ) from error
 
     def _load_part(self, name: str, entry: dict[str, Any]) -> Part:
-        part = Part(facts=entry.get("facts", {}))
+        facts = entry.get("facts", {})
         if "file" not in entry:
-            return part
+            return Part(facts=facts)
         path = self.folder / Path(entry["file"]).name
         try:
             data = path.read_bytes()
@@ -135,8 +135,7 @@ class CheckpointFolder:
                 "its manifest says; delete the folder to start anew."
             )
         # Tensors are copied: what is read from a file may lie unaligned, and then sums can differ.
-        part.tensors = {key: t.clone() for key, t in safetensors.torch.load(data).items()}
-        return part
+        return Part({key: t.clone() for key, t in safetensors.torch.load(data).items()}, facts)
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,8 @@
 """A plain network as a list of words and back: no code in a file, a small closed vocabulary.
 
-Each node is one layer: {"name", "op", "from": [names of nodes before], and the op's numbers}.
-Weights are stored apart, under "name.weight" and "name.bias".
+Each node is one layer: {"name", "op", "from": [names of nodes before], and the op's numbers}, or
+without "from" where it follows the node above. Weights are stored apart, under "name.weight" and
+"name.bias".
 """
 
 from __future__ import annotations
@@ -40,14 +41,20 @@ WORDS: dict[type[nn.Module], tuple[str, Callable[[Any], dict[str, Any]]]] = {
 def describe(network: fx.GraphModule) -> list[dict[str, Any]]:
     """The layers of a ticket in the order of its forward pass."""
     nodes: list[dict[str, Any]] = []
+    above = INPUT
     for node in network.graph.nodes:
-        before = [argument.name for argument in node.all_input_nodes]
+        word, numbers = "add", dict[str, Any]()  # the only function that a cut lets pass
         if node.op == "call_module":
-            word, numbers = WORDS[type(network.get_submodule(node.target))]
             module = network.get_submodule(node.target)
-            nodes.append({"name": node.name, "op": word, "from": before, **numbers(module)})
-        elif node.op == "call_function":  # the only one that a cut lets pass
-            nodes.append({"name": node.name, "op": "add", "from": before})
+            word, describe_numbers = WORDS[type(module)]
+            numbers = describe_numbers(module)
+        elif node.op != "call_function":
+            continue
+        before = [argument.name for argument in node.all_input_nodes]
+        if before != [above]:
+            numbers = {"from": before, **numbers}
+        nodes.append({"name": node.name, "op": word, **numbers})
+        above = node.name
     return nodes
 
 
@@ -55,8 +62,10 @@ def build(nodes: list[dict[str, Any]], tensors: dict[str, Tensor]) -> fx.GraphMo
     """The plain network that `nodes` describe, with its weights."""
     cutter = Cutter()
     flows: dict[str, Any] = {INPUT: cutter.input()}
+    above = INPUT
     for node in nodes:
-        inputs = [flows[name] for name in node["from"]]
+        inputs = [flows[name] for name in node.get("from", [above])]
+        above = node["name"]
         if node["op"] == "add":
             flows[node["name"]] = inputs[0] + inputs[1]
         else:

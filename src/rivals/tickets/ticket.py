@@ -7,6 +7,8 @@ README.md             its card
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor, fx
 
 from rivals.errors import RivalsError
-from rivals.files import digest, make_folder, read_json, write_bytes, write_json
+from rivals.files import digest, make_folder, read_json, write_bytes
 from rivals.metrics.cost import cost
 from rivals.tasks import Preprocessing
 from rivals.tickets.architecture import build, describe
@@ -44,6 +46,26 @@ class Ticket:
         scores: Tensor = self.network(self.preprocessing(images))
         return torch.softmax(scores, 1)
 
+    @torch.no_grad()
+    def verify(
+        self, images: Tensor, scores: Callable[[Tensor], Tensor], tolerance: float = 1e-5
+    ) -> float:
+        """Compare with the network it was cut from, whose `scores` take prepared images.
+
+        Gives the largest difference, relative to the largest score where that is above 1; more
+        than `tolerance` is refused.
+        """
+        prepared = self.preprocessing(images)
+        theirs = scores(prepared)
+        scale = max(1.0, float(theirs.abs().max()))
+        apart = float((self.network(prepared) - theirs).abs().max()) / scale
+        if not apart <= tolerance:
+            raise RivalsError(
+                f"The ticket for '{self.task}' differs from its network by {apart:.1e}, where "
+                f"{tolerance:.0e} is allowed; cut it anew."
+            )
+        return apart
+
     def fingerprint(self) -> str:
         """A digest of architecture and weights: equal bits, equal fingerprint."""
         data = safetensors.torch.save(_tensors(self.network))
@@ -68,7 +90,7 @@ class Ticket:
             "sha256": digest(data),
         }
         write_bytes(folder / "weights.safetensors", data)
-        write_json(folder / "ticket.json", facts)
+        write_bytes(folder / "ticket.json", _lines(facts).encode())
         write_bytes(folder / "README.md", card(facts).encode())
 
     @classmethod
@@ -106,6 +128,13 @@ class Ticket:
                 f"The ticket {folder} is damaged: its ticket.json is not complete or does not fit "
                 f"its weights ({type(error).__name__})."
             ) from error
+
+
+def _lines(facts: dict[str, Any]) -> str:
+    """JSON with a line for each fact: short, and still to be read."""
+    values = (json.dumps(v, separators=(",", ":"), ensure_ascii=False) for v in facts.values())
+    pairs = (f"{json.dumps(key)}: {value}" for key, value in zip(facts, values, strict=True))
+    return "{\n" + ",\n".join(pairs) + "\n}\n"
 
 
 def _tensors(network: fx.GraphModule) -> dict[str, Tensor]:

@@ -1,0 +1,166 @@
+"""Sparse training against the same training in plain autograd, step by step.
+
+The plain form knows nothing of slices, works or leaves: it holds the weights of all contenders as
+ordinary parameters, computes every unit, multiplies those that are not live by zero, and lets
+autograd and the optimisers of torch do the rest. Only the random draws are taken from the method.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from rivals.layers import TWTAConv2d
+from rivals.layers.competition import gumbel, relaxed_sample
+from rivals.tasks import epoch
+from toys import lessons, make, shortened
+
+NETWORK = {"network": "lenet", "widths": (8, 8, 12), "units": 4}
+
+
+class Plain:
+    """LeNet by hand: two convolutions and a dense layer of all contenders, and a head."""
+
+    def __init__(self, method):
+        self.method, self.task = method, method.current
+        layers = method.network.layers()
+        rivals, heads = method.network.rivals(), method.network.heads
+        self.padding = [layer.padding if isinstance(layer, TWTAConv2d) else 0 for layer in layers]
+        self.weights = [leaf(layer.work.values) for layer in layers]
+        self.free = [
+            torch.ones_like(weight) if layer.work.free is None
+            else layer.work.free.unsqueeze(2).expand_as(weight).float()
+            for layer, weight in zip(layers, self.weights, strict=True)
+        ]  # fmt: skip
+        self.start = [weight.detach().clone() for weight in self.weights]
+        states = [layer.norm.state(self.task) for layer in layers]
+        self.norms = [(leaf(state.scale), leaf(state.shift)) for state in states]
+        self.head = leaf(heads[self.task].weight), leaf(heads[self.task].bias)
+        self.posteriors = [leaf(each.posteriors[self.task]) for each in rivals]
+        self.own = [*(p for pair in self.norms for p in pair), *self.head]
+        settings = method.settings
+        self.adam = torch.optim.Adam(self.posteriors, lr=settings.posterior_lr)
+        self.sgd = torch.optim.SGD([*self.weights, *self.own], lr=settings.lr)
+
+    def gates(self, generator, temperature, live):
+        """For each layer, what passes forward and with which strength it is trained."""
+        for log_posterior in self.posteriors:
+            noise = gumbel(tuple(log_posterior.shape), generator)
+            sample = relaxed_sample(log_posterior, noise, temperature)
+            best = sample.topk(live, dim=1).indices
+            mask = torch.zeros_like(sample).scatter(1, best, 1.0)
+            if live == 1:
+                yield mask.T.flatten(), (mask * sample).T.flatten()
+            else:
+                strength = mask * sample / (mask * sample).sum(1, keepdim=True)
+                yield strength.T.flatten(), strength.T.flatten()
+
+    def scores(self, values, gates):
+        for number, (weight, padding) in enumerate(zip(self.weights, self.padding, strict=True)):
+            if number < 2:
+                side = int(weight.shape[2] ** 0.5)
+                kernel = weight.view(*weight.shape[:2], side, side)
+                values = F.conv2d(values, kernel, padding=padding)
+            else:
+                values = F.linear(values.flatten(1), weight.flatten(1))
+            values = F.batch_norm(values, None, None, *self.norms[number], training=True)
+            forward, backward = (g.view(1, -1, *(1,) * (values.dim() - 2)) for g in gates[number])
+            values = F.relu(values * backward + (values * (forward - backward)).detach())
+            if number < 2:
+                values = F.max_pool2d(values, 2)
+        return F.linear(values, self.head[0].flatten(1), self.head[1])
+
+    def step(self, batch, gates, lr):
+        loss = F.cross_entropy(self.scores(batch.images, gates), batch.labels)
+        loss.backward()
+        for weight, free in zip(self.weights, self.free, strict=True):
+            weight.grad *= free
+        self.sgd.param_groups[0]["lr"] = lr
+        self.sgd.step()
+        self.adam.step()
+        for optimiser in (self.sgd, self.adam):
+            optimiser.zero_grad(set_to_none=False)
+        with torch.no_grad():
+            for weight, free, old in zip(self.weights, self.free, self.start, strict=True):
+                weight.copy_(torch.where(free > 0, weight, old))
+        return loss.item()
+
+    def settle(self):
+        """From now on only the winners, with momentum; the losers stay where they are, at zero."""
+        s = self.method.settings
+        self.winners = [p.detach().argmax(1) for p in self.posteriors]
+        masks = [
+            F.one_hot(won, p.shape[1]).float().T.flatten()
+            for won, p in zip(self.winners, self.posteriors, strict=True)
+        ]
+        parameters = [*self.weights, *self.own]
+        self.sgd = torch.optim.SGD(parameters, lr=s.lr, momentum=s.momentum)
+        return [(mask, mask) for mask in masks]
+
+    def won(self, number):
+        """The winners' part of a weight."""
+        blocks = len(self.winners[number])
+        rows = self.winners[number] * blocks + torch.arange(blocks)
+        if number == 0:
+            return self.weights[0].detach()[rows]
+        before = self.winners[number - 1]
+        columns = before * len(before) + torch.arange(len(before))
+        return self.weights[number].detach()[rows][:, columns]
+
+
+def leaf(tensor):
+    return tensor.detach().clone().requires_grad_()
+
+
+def close(ours, theirs):
+    torch.testing.assert_close(ours.detach(), theirs.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("contenders", "live"), [(2, 1), (0, 1), (0, 3)])
+def test_sparse_training_is_plain_autograd_with_masks(contenders, live):
+    settings = {"epochs": 3, "compete": 0.5, "lr": 0.02, "grow": "never"}
+    method = make(network=NETWORK, contenders=contenders, live=live, live_end=live, **settings)
+    one, two = (shortened(lesson.task, 200) for lesson in lessons(2))
+    method.start(one)
+    method.learn(one, lambda step: None)
+    method.finish(one)
+    method.settings = type(method.settings)(**{**vars(method.settings), "prefer_free": 0.0})
+    method.start(two)  # inherits, and meets edges that the first task protects
+    plain, gates = Plain(method), None
+    assert any(float(free.min()) == 0 for free in plain.free), "some edges are protected"
+    for number in range(method.settings.epochs):
+        seed = method.seed.child("epoch", two.name, number)
+        for batch in epoch([two], method.settings.batching, seed):
+            method.before_step(batch)
+            lr = method.settings.lr * (1 - method.position.step / method.position.steps)
+            if method.competing:
+                generator = method.seed.child("draw", two.name, method.position.step).torch()
+                drawn = list(plain.gates(generator, method.temperature(), method.live()))
+                theirs = plain.step(batch, drawn, lr)
+            else:
+                gates = gates or plain.settle()
+                theirs = plain.step(batch, gates, lr)
+            ours = method.step(batch).loss
+            assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
+            method.position.step += 1
+            compare(method, plain)
+    assert not method.competing, "both phases were seen"
+
+
+def compare(method, plain):
+    """Weights, norms, head and posteriors of both forms, after a step."""
+    network, task = method.network, plain.task
+    for number, layer in enumerate(network.layers()):
+        state, (scale, shift) = layer.norm.state(task), plain.norms[number]
+        if method.competing:
+            close(layer.work.values, plain.weights[number])
+            close(state.scale, scale)
+            close(state.shift, shift)
+        else:
+            close(layer.work.values, plain.won(number))
+            blocks = len(plain.winners[number])
+            rows = plain.winners[number] * blocks + torch.arange(blocks)
+            close(state.scale, scale[rows])
+            close(state.shift, shift[rows])
+    if method.competing:
+        for rivals, log_posterior in zip(network.rivals(), plain.posteriors, strict=True):
+            close(rivals.posteriors[task], log_posterior)
