@@ -41,7 +41,7 @@ class SharedWeight(ABC):
 
     def untrained(self, rows: Tensor, columns: Tensor) -> Tensor:
         """What the edges rows × columns are before any task: (rows, columns, taps)."""
-        return standard_normal(self.seed, rows, columns, self.taps) * self.std
+        return standard_normal(self.seed, rows, columns, self.taps).mul_(self.std)
 
     @abstractmethod
     def read(self, rows: Tensor, columns: Tensor) -> Tensor:

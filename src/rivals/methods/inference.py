@@ -28,7 +28,7 @@ from rivals.tickets.together import Reading
 
 SIDE = 8  # pixels of an image made small
 TEMPER = 0.03  # pixels go together, so their density says less than it seems: chosen on validation
-CHUNK = 1000  # images made small at a time
+CHUNK = 64  # images made small at a time
 
 Read = Callable[[Tensor], Reading]
 Kept = dict[str, Tensor]

@@ -21,7 +21,7 @@ class Preprocessing:
         shape = (1, -1, 1, 1)
         factor = torch.tensor([1 / (self.scale * s) for s in self.std]).view(shape)
         offset = torch.tensor([m / s for m, s in zip(self.mean, self.std, strict=True)]).view(shape)
-        return images.float() * factor - offset
+        return images.to(torch.float32, copy=True).mul_(factor).sub_(offset)
 
 
 @dataclass(frozen=True)
