@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rivals.layers.seeded import standard_normal
 
-EDGES_AT_ONCE = 1 << 18  # when all rows are looked at: no table of all edges is ever made
+AT_ONCE = 1 << 18  # numbers, when all rows are looked at: no table of all edges is ever made
 
 
 @dataclass
@@ -96,7 +96,7 @@ class SharedWeight(ABC):
         columns = torch.arange(self.columns) if columns is None else columns
         if not self.claims:
             return torch.ones(self.rows)
-        few = max(1, EDGES_AT_ONCE // len(columns))
+        few = max(1, AT_ONCE // max(len(columns), len(self.claims)))
         parts = torch.arange(self.rows).split(few)  # type: ignore[no-untyped-call]
         return torch.cat([self.free(part, columns).float().mean(1) for part in parts])
 
