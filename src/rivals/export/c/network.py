@@ -17,7 +17,7 @@ import torch
 from rivals.errors import RivalsError
 from rivals.tickets import Ticket
 
-IMAGE, SCORES = "image", "scores"  # the names of what goes in and of what comes out
+IMAGE, SCORES = "images", "scores"  # the names of what goes in and of what comes out
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def source(ticket: Ticket, network: Network, options: Options) -> str:
     memory = plan(network, options.raw_input)
     pointers = {name: f"at_{name}" for name in memory.starts}
     pointers[SCORES] = _cast("float", network.shapes[SCORES], SCORES)
-    pointers.setdefault(IMAGE, _cast("const float", network.shapes[IMAGE], IMAGE))
+    pointers.setdefault(IMAGE, _cast("const float", network.shapes[IMAGE], "image"))
     calls = [
         f"    {step.function}({', '.join(pointers.get(name, name) for name in step.arguments)});"
         for step in network.steps
