@@ -1,10 +1,10 @@
 """Runs exported artefacts with numpy, pillow and a runtime. Nothing here imports torch.
 
-    from rivals import edge
+from rivals import edge
 
-    ticket = edge.load("ticket.onnx")
-    answer = ticket.classify("picture.png")
-    print(answer.label, answer.confidence)
+ticket = edge.load("ticket.onnx")
+answer = ticket.classify("picture.png")
+print(answer.label, answer.confidence)
 """
 
 from rivals.edge.artefact import Answer, Artefact, load
