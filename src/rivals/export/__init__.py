@@ -1,6 +1,9 @@
 """Tickets leave Python: written for a runtime, run there, compared, and only then put in place."""
 
+from rivals.export import c as c
+from rivals.export import executorch as executorch
 from rivals.export import int8 as int8
+from rivals.export import litert as litert
 from rivals.export import onnx as onnx
 from rivals.export.artefact import Exported, export, export_whole
 from rivals.export.format import Format, Options, formats

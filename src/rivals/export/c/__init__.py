@@ -39,7 +39,7 @@ class C(Format):
         sizes = measure(path)
         facts = {**card(ticket, options), "weights": network.weights, "sizes": sizes}
         write_json(path / "card.json", facts)
-        write_bytes(path / "README.md", readme(facts, network).encode())
+        write_bytes(path / "README.md", readme(facts).encode())
 
 
 formats.register("c")(C())

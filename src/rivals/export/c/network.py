@@ -6,18 +6,14 @@ and the function that calls them is left out, for we place what it computes ours
 
 from __future__ import annotations
 
-import logging
 import re
-import warnings
 from dataclasses import dataclass
-from typing import Any
-
-import torch
 
 from rivals.errors import RivalsError
+from rivals.export.graph import INPUT, ticket_graph
 from rivals.tickets import Ticket
 
-IMAGE, SCORES = "images", "scores"  # the names of what goes in and of what comes out
+IMAGE, SCORES = INPUT, "scores"  # the names of what goes in and of what comes out
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,11 @@ class Step:
     @property
     def inputs(self) -> tuple[str, ...]:
         return self.arguments[:-1]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The type of the values of each argument."""
+        return ("const float",) * len(self.inputs) + ("float",)
 
     @property
     def output(self) -> str:
@@ -59,31 +60,12 @@ def generate(ticket: Ticket) -> Network:
         large_weight_threshold=0,  # never a file of weights
     )
     try:
-        text = Compiler(options).compile(graph(ticket))
+        text = Compiler(options).compile(ticket_graph(ticket, raw_input=False, batch=1))
     except (CodegenError, ShapeInferenceError, UnsupportedOpError) as error:
         raise RivalsError(f"The ticket cannot be written in C ({error}).") from error
     weights = sum(parameter.numel() for parameter in ticket.network.parameters())
     shapes = {IMAGE: (1, *ticket.input_shape), SCORES: (1, len(ticket.classes))}
     return take_apart(text, shapes, weights)
-
-
-def graph(ticket: Ticket) -> Any:
-    """The ticket in ONNX: one prepared image in, scores out, every size fixed."""
-    image = torch.zeros(1, *ticket.input_shape)
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)  # it tells which packages it could have used
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                ticket.network, (image,), dynamo=True, verbose=False,
-                input_names=[IMAGE], output_names=[SCORES],
-            )  # fmt: skip
-    finally:
-        log.setLevel(level)
-    assert program is not None
-    return program.model_proto
 
 
 BODY = re.compile(r"^void network\(.*?\) \{\n(.*?)^\}\n", re.MULTILINE | re.DOTALL)

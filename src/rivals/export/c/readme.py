@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rivals.export.c.network import Network
-
 TARGETS = {
     "host": "the machine of the export",
     "cortex-m4": "Cortex-M4, with what it calls of the library",
@@ -44,7 +42,7 @@ each. `make cortex-m4` and `make aarch64` build it for these.
 """
 
 
-def readme(facts: dict[str, Any], network: Network) -> str:
+def readme(facts: dict[str, Any]) -> str:
     channels, height, width = facts["input_shape"]
     scale = facts["preprocessing"]["scale"]
     accuracy = facts["accuracy"]
@@ -59,6 +57,6 @@ def readme(facts: dict[str, Any], network: Network) -> str:
         channels=channels, height=height, width=width,
         pixels=f"bytes, {scale:g} being white" if facts["raw_input"] else "prepared float32",
         accuracy="not measured" if accuracy is None else f"{accuracy:.1f} %",
-        weights=network.weights, bytes=4 * network.weights,
+        weights=facts["weights"], bytes=4 * facts["weights"],
         sizes="\n".join(sizes) or "| (no compiler at hand) | | | |",
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rivals.export.c.memory import Memory, plan
-from rivals.export.c.network import IMAGE, SCORES, Network
+from rivals.export.c.network import IMAGE, SCORES, Network, Step
 from rivals.export.format import Options
 from rivals.tickets import Ticket
 
@@ -57,7 +57,6 @@ const char *const ticket_classes[TICKET_CLASSES] = {{
 
 void ticket_scores(const ticket_pixel image[TICKET_PIXELS], float scores[TICKET_CLASSES]) {{
     TICKET_MEMORY float memory[{floats}];
-{places}
 {prepare}
 {calls}
 }}
@@ -108,38 +107,29 @@ def header(ticket: Ticket, network: Network, options: Options) -> str:
 
 def source(ticket: Ticket, network: Network, options: Options) -> str:
     memory = plan(network, options.raw_input)
-    pointers = {name: f"at_{name}" for name in memory.starts}
-    pointers[SCORES] = _cast("float", network.shapes[SCORES], SCORES)
-    pointers.setdefault(IMAGE, _cast("const float", network.shapes[IMAGE], "image"))
-    calls = [
-        f"    {step.function}({', '.join(pointers.get(name, name) for name in step.arguments)});"
-        for step in network.steps
-    ]
+    names = {name: f"(memory + {start})" for name, start in memory.starts.items()}
+    names[SCORES] = "scores"
+    names.setdefault(IMAGE, "image")
     return SOURCE.format(
         layers=network.layers,
         names=",\n".join(f"    {quoted(name)}" for name in ticket.classes),
         floats=memory.floats,
-        places="\n".join(_places(network, memory)),
         prepare=_prepare(ticket, memory) if options.raw_input else "",
-        calls="\n".join(calls),
+        calls="\n".join(_call(step, network, names) for step in network.steps),
     )
 
 
-def _places(network: Network, memory: Memory) -> list[str]:
-    """`float (*const at_x)[6][4][4] = (float (*)[6][4][4])(memory + 128);` for every value."""
-    return [
-        f"    float (*const at_{name}){_inner(network.shapes[name])} = "
-        f"{_cast('float', network.shapes[name], f'(memory + {start})')};"
-        for name, start in memory.starts.items()
+def _call(step: Step, network: Network, names: dict[str, str]) -> str:
+    """`n2((const float (*)[4][4])(memory + 0), weight, (float (*)[4][4])(memory + 128));`"""
+    arguments = [
+        f"({kind} (*){_inner(network.shapes[name])}){names[name]}" if name in names else name
+        for name, kind in zip(step.arguments, step.kinds, strict=True)
     ]
+    return f"    {step.function}({', '.join(arguments)});"
 
 
 def _inner(shape: tuple[int, ...]) -> str:
     return "".join(f"[{size}]" for size in shape[1:])
-
-
-def _cast(element: str, shape: tuple[int, ...], name: str) -> str:
-    return f"({element} (*){_inner(shape)}){name}"
 
 
 def _prepare(ticket: Ticket, memory: Memory) -> str:
