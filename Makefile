@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint types clean
+.PHONY: demo test test-slow device-test lint types clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -27,6 +27,10 @@ test: lint types  ## everything but the slow tests
 
 test-slow: $(VENV)/installed  ## minutes of training
 	$(BIN)/python -m pytest -n 2 -m slow
+
+device-test: $(VENV)/installed  ## C on an emulated Cortex-M4 and aarch64; installs their tools from Debian
+	tests/devices.sh
+	$(BIN)/python -m pytest -n 2 tests/test_devices.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check src tests
