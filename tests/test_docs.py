@@ -28,6 +28,7 @@ from rivals.tasks import streams
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 DOCUMENTS = [ROOT / "README.md", *PAGES]
+CARRIED_OUT = {"deploy": ("onnxruntime", "onnxscript")}  # commands before Python; what it takes
 SMALL = ["--set", "epochs=1", "--set", "tasks=2"]  # what makes a command of a page quick
 
 
@@ -113,7 +114,18 @@ def the_ticket_is_the_network(found: dict[str, Any]) -> None:
     assert sum(1 for line in source.splitlines() if line.strip()) <= 20
 
 
+def the_artefacts_answer(found: dict[str, Any]) -> None:
+    assert found["answer"].label == "4"
+    assert found["answer"].confidence > 0.9
+    assert found["label"] == "4"
+    assert found["model"].classify("four.png").task == "4-5"
+    assert found["right"] > 0.9
+    for name in ("four.onnx", "four.ort", "four-int8.onnx", "digits.onnx", "own.onnx"):
+        assert Path(name).exists(), name
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "deploy": the_artefacts_answer,
     "paper": the_literal_recipe_has_two_faults,
     "writing-a-method": the_method_learns_and_resumes,
     "your-own-network": the_ticket_is_the_network,
@@ -124,6 +136,13 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem
 )
 def test_python_of_a_page_runs(page: Path) -> None:
+    if page.stem in CARRIED_OUT:
+        for module in CARRIED_OUT[page.stem]:
+            pytest.importorskip(module, reason=f"{module} is not installed: rivals[export]")
+        for words in commands(page, "rivals "):
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+            assert ended.value.code == 0, words
     found = execute(page)
     CHECKS.get(page.stem, lambda _: None)(found)
 

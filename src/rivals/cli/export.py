@@ -37,21 +37,28 @@ def export(
     from rivals.export import export as export_ticket
     from rivals.export.place import check_place
 
-    signal.signal(signal.SIGTERM, _stop)
     formats[to].check_installed(to)
     check_place(out, formats[to].suffix)
-    if all_tasks:
-        for word, given in (("--task", task), ("--images", images), ("--float-input", float_input)):
-            if given:
-                raise RivalsError(f"{word} is for one ticket; leave it out, or --all-tasks.")
-        made = export_whole(find_whole(model), to, out)
-    else:
-        made = export_ticket(find(model, task, images), to, out, Options(not float_input))
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        if all_tasks:
+            _check_alone({"--task": task, "--images": images, "--float-input": float_input})
+            made = export_whole(find_whole(model), to, out)
+        else:
+            made = export_ticket(find(model, task, images), to, out, Options(not float_input))
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if as_json:
         typer.echo(json.dumps(made.to_dict()))
     else:
         show(made)
     return 0
+
+
+def _check_alone(words: dict[str, object]) -> None:
+    for word, given in words.items():
+        if given:
+            raise RivalsError(f"{word} is for one ticket; leave out this word or --all-tasks.")
 
 
 def _stop(number: int, frame: object) -> None:

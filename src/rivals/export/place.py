@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -35,6 +36,15 @@ def place(out: Path) -> Iterator[Path]:
 
 def check_place(out: Path, suffix: str) -> None:
     """Refuse, before any work, a place where the artefact cannot go."""
+    try:
+        _check(out, suffix)
+    except OSError as error:
+        raise RivalsError(
+            f"{out} cannot be used ({error.strerror}); choose another place."
+        ) from error
+
+
+def _check(out: Path, suffix: str) -> None:
     if suffix and out.suffix != suffix:
         raise RivalsError(
             f"{out} does not end in {suffix}, by which its runtime is found; "
@@ -55,14 +65,20 @@ def check_place(out: Path, suffix: str) -> None:
 
 def sweep(out: Path) -> None:
     """Remove what exports to `out` left that were killed."""
-    for left in out.parent.glob(f".{glob_escape(out.name)}.*.part"):
+    for left in out.parent.glob(f".{glob.escape(out.name)}.*.part"):
         process = left.name.removesuffix(".part").rpartition(".")[2]
-        if process.isdigit() and not Path("/proc", process).exists():
+        if process.isdigit() and not _runs(int(process)):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def glob_escape(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it runs, and is somebody else's
+        return True
+    return True
 
 
 def _move(room: Path, out: Path) -> None:
