@@ -38,7 +38,8 @@ class Runtime:
         self.classes = len(card.classes[0])
         self.dtype: Any = np.uint8 if card.raw_input else np.float32
         with tempfile.TemporaryDirectory() as place:
-            library = ctypes.CDLL(str(build(path, Path(place))))
+            # PyDLL holds Python's lock: the memory of a ticket is for one call at a time.
+            library = ctypes.PyDLL(str(build(path, Path(place))))
         try:
             self.ticket_scores = library.ticket_scores
         except AttributeError as error:
@@ -65,7 +66,7 @@ def build(folder: Path, place: Path) -> Path:
     if not source.is_file():
         raise RivalsError(f"{folder} holds no ticket.c; make it with `rivals export --to c`.")
     library = place / "ticket.so"
-    words = [command, *FLAGS, str(source), "-o", str(library), "-lm"]
+    words = [command, *FLAGS, str(source.resolve()), "-o", str(library), "-lm"]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace")
     if done.returncode:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason")

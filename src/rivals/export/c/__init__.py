@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from rivals.edge.c import compiler
+from rivals.errors import RivalsError
 from rivals.export.c.network import generate
 from rivals.export.c.readme import readme
 from rivals.export.c.sizes import measure
@@ -28,6 +30,14 @@ class C(Format):
 
     extra = "c"
     modules = ("onnx", "onnxscript", "emx_onnx_cgen")
+
+    def check_installed(self, name: str) -> None:
+        super().check_installed(name)
+        if compiler() is None:
+            raise RivalsError(
+                f"The format '{name}' is run to be compared, which needs a compiler of C, and "
+                "there is none; install one, such as gcc, or name it in $CC."
+            )
 
     def write(self, ticket: Ticket, path: Path, options: Options) -> None:
         network = generate(ticket)

@@ -51,7 +51,15 @@ def measure_for(target: Target, folder: Path) -> dict[str, int]:
         return {}
     with tempfile.TemporaryDirectory() as place:
         file, stack = Path(place) / "ticket.o", Path(place) / "ticket.su"
-        words = [command, *FLAGS, *target.flags, "-c", str(folder / "ticket.c"), "-o", str(file)]
+        words = [
+            command,
+            *FLAGS,
+            *target.flags,
+            "-c",
+            str(folder.resolve() / "ticket.c"),
+            "-o",
+            str(file),
+        ]
         if not (_run([*words, "-fstack-usage"]) or _run(words)):
             return {}
         used = deepest(stack.read_text()) if stack.exists() else None
@@ -80,4 +88,7 @@ def _sections(size: str, file: Path) -> tuple[int, int, int]:
 
 
 def _run(words: list[str]) -> bool:
-    return subprocess.run(words, capture_output=True, timeout=SECONDS).returncode == 0
+    try:
+        return subprocess.run(words, capture_output=True, timeout=SECONDS).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
