@@ -1,4 +1,4 @@
-"""Runs exported artefacts with numpy, pillow and a runtime. Nothing here imports torch.
+"""Runs exported artefacts with numpy, pillow and a runtime. Only the runtime of `.pte` needs torch.
 
 from rivals import edge
 
