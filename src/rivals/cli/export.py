@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +31,7 @@ def export(
     all_tasks: Annotated[
         bool, typer.Option("--all-tasks", help="Every ticket and the rule that names the task.")
     ] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Write a ticket for a runtime, run it there, compare, and keep it if it answers the same."""
@@ -37,6 +39,10 @@ def export(
     from rivals.export import export as export_ticket
     from rivals.export.place import check_place
 
+    if data is not None:
+        if not data.is_dir():
+            raise RivalsError(f"{data} is no folder; --data names the folder of the data sets.")
+        os.environ["RIVALS_DATA"] = str(data)
     formats[to].check_installed(to)
     check_place(out, formats[to].suffix)
     before = signal.signal(signal.SIGTERM, _stop)
@@ -75,6 +81,8 @@ def show(made: Exported) -> None:
     table = Table(show_header=False)
     table.add_row("file", str(made.path), "")
     table.add_row("bytes", f"{made.bytes:,}", "")
+    if made.int8 is not None:
+        table.add_row("in 8 bits", f"{100 * made.int8:.1f} %", "of the weights")
     what = "task" if len(made.tasks) == 1 else "tasks"
     table.add_row(what, ", ".join(made.tasks), "")
     table.add_row("largest difference", f"{parity.difference:.1e}", "of a probability")

@@ -32,6 +32,7 @@ class Card:
     raw_input: bool  # the artefact takes bytes and prepares them itself
     names_task: bool  # its outputs are task, class and confidence, not the scores of classes
     accuracy: float | None = None  # percent on test data
+    int8: float | None = None  # share of the weights that are bytes
 
     def prepare(self, images: NDArray[np.uint8]) -> NDArray[Any]:
         """Images (n, channels, height, width) as the artefact wants them."""
@@ -103,6 +104,7 @@ def _card(facts: dict[str, Any]) -> Card:
         bool(facts["raw_input"]),
         names_task,
         facts.get("accuracy"),
+        facts.get("int8"),
     )
     if min(card.input_shape) < 1 or card.scale <= 0 or not all(card.classes) or not card.tasks:
         raise ValueError("sizes, scale, tasks and classes must be there")

@@ -24,6 +24,7 @@ class Exported:
     tasks: tuple[str, ...]
     bytes: int
     parity: Parity
+    int8: float | None = None  # share of the weights that are bytes
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -31,6 +32,7 @@ class Exported:
             "format": self.format,
             "tasks": list(self.tasks),
             "bytes": self.bytes,
+            "int8": self.int8,
             "parity": self.parity.to_dict(),
         }
 
@@ -43,9 +45,11 @@ def export(source: Source, name: str, out: Path, options: Options | None = None)
     options = replace(options or Options(), calibration=source.pictures.others)
     with place(out) as path:
         chosen.write(source.ticket, path, options)
-        parity = compare(source.ticket, load(path), source.pictures)
+        artefact = load(path)
+        parity = compare(source.ticket, artefact, source.pictures)
         check(parity, chosen, name)
-    return Exported(out, name, (source.ticket.task,), size(out), parity)
+    tasks = (source.ticket.task,)
+    return Exported(out, name, tasks, size(out), parity, artefact.card.int8)
 
 
 def export_whole(source: Whole, name: str, out: Path) -> Exported:

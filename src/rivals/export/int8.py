@@ -1,38 +1,40 @@
 """ONNX in 8 bits: weights and activations as bytes, their ranges read from images of the task.
 
-Weights have a scale for each output channel. Both sides are signed, which gives the same numbers
-on processors with and without 8-bit dot products. Some networks lose classes when every layer is
-in bytes, so layers are taken out of it step by step until the calibration images agree.
+A ticket that is unsure of its classes may change some of them when every layer is in bytes. Then
+the layers that disturb it most, for their size, stay in float32: as few as it takes for the
+calibration images to agree. Below half of the weights in bytes this is given up.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from rivals.edge.artefact import softmax
 from rivals.errors import RivalsError
 from rivals.export.format import Format, Options, card, formats
-from rivals.export.graph import INPUT, save, silence, slim, ticket_graph
+from rivals.export.graph import save, ticket_graph
+from rivals.export.quantise import BATCH, layers, quantise
 from rivals.tickets import Ticket
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 IMAGES = 512  # to calibrate with, at most
-BATCH = 64
-SURE = 0.995  # agreement on calibration images; more than is asked for later, on others
-WEIGHTED = ("Conv", "Gemm", "MatMul")
-QUANTISED = (*WEIGHTED, "MaxPool", "Relu", "Add", "Reshape", "GlobalAveragePool", "Flatten")
+SURE = 0.998  # agreement on calibration images, of which some were learned: more than asked for
+LEAST = 0.5  # share of the weights that are bytes in what is called int8
 
 
 class Int8(Format):
-    """Static quantisation by onnxruntime, as pairs of QuantizeLinear and DequantizeLinear."""
+    """Static quantisation, the head's scores staying float32."""
 
     suffix = ".onnx"
     extra = "export"
@@ -46,96 +48,78 @@ class Int8(Format):
                 "The format 'onnx-int8' reads the ranges of numbers from images of the task, and "
                 "there are none; name a folder of them with --images."
             )
+        images = options.calibration[:IMAGES]
+        inputs = images if options.raw_input else ticket.preprocessing(images)
+        wanted = torch.cat([ticket(some) for some in torch.split(images, BATCH)]).numpy()
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            plain = ticket_graph(ticket, options.raw_input)
+            trials = Trials(plain, inputs, wanted, Path(folder) / "trial.onnx")
+            best = choose(trials)
+        facts = {**card(ticket, options), "int8": round(best.share, 4)}
+        save(best.model, facts, path)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A graph with some layers in bytes."""
+
+    model: ModelProto
+    share: float  # of the weights, in bytes
+    agreement: float  # share of calibration images with the ticket's class
+    error: float  # mean square of the differences of probabilities
+
+
+@dataclass
+class Trials:
+    """Quantises a graph in different ways, each judged on the calibration images."""
+
+    plain: ModelProto
+    inputs: Tensor
+    wanted: NDArray[np.float32]
+    stage: Path
+
+    def __post_init__(self) -> None:
+        self.weights = layers(self.plain)
+
+    def __call__(self, kept: Collection[str]) -> Trial:
+        """The trial in which the layers named in `kept` stay float32."""
         from rivals.edge.onnx import Runtime
 
-        images = spread(options.calibration, IMAGES)
-        plain = ticket_graph(ticket, options.raw_input)
-        inputs = images if options.raw_input else ticket.preprocessing(images)
-        wanted = ticket(images).argmax(1).numpy()
-        best, most = None, -1.0
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            for number, kept in enumerate(ladder(plain)):
-                stage = Path(folder) / f"{number}.onnx"
-                model = quantise(plain, kept, inputs, stage)
-                save(model, card(ticket, options), stage)
-                runtime = Runtime(stage)
-                batches = [runtime(some.numpy())[0] for some in torch.split(inputs, BATCH)]
-                agreement = float((np.concatenate(batches).argmax(1) == wanted).mean())
-                if agreement > most:
-                    best, most = stage, agreement
-                if agreement >= SURE:
-                    break
-            assert best is not None
-            path.write_bytes(best.read_bytes())
+        model = quantise(self.plain, kept, self.inputs, self.stage)
+        save(model, {}, self.stage)
+        runtime = Runtime(self.stage)
+        batches: list[NDArray[Any]] = [
+            runtime(some.numpy())[0] for some in torch.split(self.inputs, BATCH)
+        ]
+        found = softmax(np.concatenate(batches))
+        agreement = float((found.argmax(1) == self.wanted.argmax(1)).mean())
+        share = 1 - sum(self.weights[name] for name in kept) / sum(self.weights.values())
+        return Trial(model, share, agreement, float(np.square(found - self.wanted).mean()))
 
 
-def spread(images: Tensor, count: int) -> Tensor:
-    """At most `count` of the images, evenly from first to last, so that every class is there."""
-    if len(images) <= count:
-        return images
-    return images[np.linspace(0, len(images) - 1, count).round().astype(int)]
+def choose(trials: Trials) -> Trial:
+    """All layers in bytes if that will do; else with the fewest in float32 that will."""
+    everything = trials([])
+    if everything.agreement >= SURE:
+        return everything
+    names = list(trials.weights)
 
+    def harm(name: str) -> float:
+        """What this layer alone disturbs, for each of its weights."""
+        return trials([other for other in names if other != name]).error / trials.weights[name]
 
-def ladder(model: ModelProto) -> Iterator[list[str]]:
-    """Names of nodes that keep float weights: none, the head, the first layer and the head."""
-    layers = [node.name for node in model.graph.node if node.op_type in WEIGHTED]
-    yield []
-    yield layers[-1:]
-    yield [layers[0], layers[-1]]
-
-
-def quantise(model: ModelProto, kept: list[str], inputs: Tensor, stage: Path) -> ModelProto:
-    """`model` in 8 bits but for the nodes named in `kept`."""
-    import onnx
-    from onnxruntime.quantization import (
-        CalibrationDataReader,
-        CalibrationMethod,
-        QuantFormat,
-        QuantType,
-        quantize_static,
-    )
-
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.batches = iter(torch.split(inputs, BATCH))
-
-        def get_next(self) -> dict[str, Any] | None:
-            batch = next(self.batches, None)
-            return None if batch is None else {INPUT: batch.numpy()}
-
-    with silence():
-        quantize_static(
-            onnx.shape_inference.infer_shapes(model),
-            str(stage),
-            Reader(),
-            quant_format=QuantFormat.QDQ,
-            op_types_to_quantize=list(QUANTISED),
-            nodes_to_exclude=kept,
-            per_channel=True,
-            activation_type=QuantType.QInt8,
-            weight_type=QuantType.QInt8,
-            calibrate_method=CalibrationMethod.MinMax,
-        )
-    return slim(float_scores(onnx.load(stage)))
-
-
-def float_scores(model: ModelProto) -> ModelProto:
-    """Leave the scores as the head computes them: in 256 steps two classes are often equal."""
-    nodes = model.graph.node
-    makers = {name: node for node in nodes for name in node.output}
-    output = model.graph.output[0].name
-    back = makers[output]
-    if back.op_type != "DequantizeLinear" or back.input[0] not in makers:
-        return model
-    there = makers[back.input[0]]
-    makers[there.input[0]].output[0] = output
-    nodes.remove(there)
-    nodes.remove(back)
-    used = {name for node in nodes for name in node.input}
-    stored = [tensor for tensor in model.graph.initializer if tensor.name in used]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(stored)
-    return model
+    order = sorted(names, key=harm, reverse=True)
+    best, low, high = everything, 0, len(names)  # low will not do; high would be no int8 at all
+    while high - low > 1:
+        middle = (low + high) // 2
+        trial = trials(order[:middle])
+        if trial.agreement >= SURE or trial.share < LEAST:
+            high = middle
+        else:
+            low = middle
+        if trial.share >= LEAST and trial.agreement > best.agreement:
+            best = trial
+    return best
 
 
 formats.register("onnx-int8")(Int8())

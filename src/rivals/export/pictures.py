@@ -27,7 +27,7 @@ class Pictures:
 
     held: Tensor  # not learned from and not calibrated with
     labels: Tensor | None  # (n,) of those held
-    others: Tensor | None  # of the same task; None: there are none
+    others: Tensor | None  # of the same task, those not learned from first; None: there are none
     whence: str  # in words
 
     def compared(self) -> Tensor:
@@ -39,11 +39,15 @@ class Pictures:
 
 
 def of_lesson(lesson: Lesson) -> Pictures:
-    """Test images, and training images to calibrate with."""
-    order = torch.randperm(len(lesson.test), generator=Seed(0).child("compare").torch())
-    test, train = lesson.test.subset(order), lesson.task.train.images
-    order = torch.randperm(len(train), generator=Seed(0).child("calibrate").torch())
-    return Pictures(test.images, test.labels, train[order], "test and training images of the run")
+    """Test images, and to calibrate with validation images first, then training images."""
+    task = lesson.task
+    test = lesson.test.subset(_order(len(lesson.test), "test"))
+    validation, train = (
+        each.images[_order(len(each), name)]
+        for name, each in (("validation", task.validation), ("train", task.train))
+    )
+    others = torch.cat([validation, train])
+    return Pictures(test.images, test.labels, others, "test and training images of the run")
 
 
 def at_random(ticket: Ticket) -> Pictures:
@@ -86,9 +90,16 @@ def of_folder(folder: Path, ticket: Ticket) -> Pictures:
     scale = ticket.preprocessing.scale
     pixels = [read_picture(file, ticket.input_shape, scale) for file, _ in labelled]
     images, labels = torch.from_numpy(np.stack(pixels)), torch.tensor([n for _, n in labelled])
+    order = _order(len(images), "folder")
+    held, others = order[::2], order[1::2]
     return Pictures(
-        images[::2], labels[::2] if inside else None, images[1::2], f"pictures of {folder}"
+        images[held], labels[held] if inside else None, images[others], f"pictures of {folder}"
     )
+
+
+def _order(count: int, name: str) -> Tensor:
+    """Always the same one, so that a part of the images has all classes in it."""
+    return torch.randperm(count, generator=Seed(0).child("pictures", name).torch())
 
 
 def _some(files: Sequence[Path]) -> Sequence[Path]:

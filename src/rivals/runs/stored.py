@@ -49,7 +49,7 @@ class StoredRun:
             seed = Seed(self.config["seed"])
             fingerprint = self.config["data"]["fingerprint"]
         except DAMAGE as error:
-            raise self._damaged(error) from error
+            raise self._foreign(error) from error
         stream = benchmark.build(settings, seed.child("stream"))
         if stream.fingerprint != fingerprint:
             raise RivalsError(
@@ -73,11 +73,11 @@ class StoredRun:
             method = cls(plan, settings, Seed(config["seed"]).child("method"))
             method.load(checkpoint.state)
         except DAMAGE as error:
-            raise self._damaged(error) from error
+            raise self._foreign(error) from error
         return method
 
-    def _damaged(self, error: Exception) -> RivalsError:
+    def _foreign(self, error: Exception) -> RivalsError:
         return RivalsError(
-            f"{self.folder.path} is damaged: its config.yaml is not complete or does not fit its "
-            f"checkpoint ({type(error).__name__})."
+            f"The settings or the checkpoint of the run {self.folder.path} do not fit this "
+            f"version ({type(error).__name__}); use the version of rivals that wrote them."
         )
