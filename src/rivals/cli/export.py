@@ -38,6 +38,7 @@ def export(
     from rivals.export import Options, export_whole, find, find_whole, formats
     from rivals.export import export as export_ticket
     from rivals.export.place import check_place
+    from rivals.export.record import remember
 
     if data is not None:
         if not data.is_dir():
@@ -52,6 +53,7 @@ def export(
             made = export_whole(find_whole(model), to, out)
         else:
             made = export_ticket(find(model, task, images), to, out, Options(not float_input))
+            remember(model, made)
     finally:
         signal.signal(signal.SIGTERM, before)
     if as_json:
