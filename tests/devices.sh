@@ -20,8 +20,9 @@ if [ "$(qemu-arm --version | awk 'NR == 1 { print int($3) }')" -lt 8 ] && [ ! -x
     ROOM=$(mktemp -d)
     trap 'rm -rf "$ROOM"' EXIT
     mkdir -p "$ROOM/lists/partial" "$ROOM/cache/archives/partial" build/qemu
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
-        "http://deb.debian.org/debian trixie main" >"$ROOM/newer.list"
+    SITE=$(apt-get indextargets --format '$(SITE)' | grep -v security | head -n 1 || true)  # as set up here
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $SITE trixie main" \
+        >"$ROOM/newer.list"
     NEWER=(-qq -o "Dir::Etc::sourcelist=$ROOM/newer.list" -o Dir::Etc::sourceparts=-
         -o "Dir::State::lists=$ROOM/lists" -o "Dir::Cache=$ROOM/cache" -o APT::Sandbox::User=root)
     if apt-get "${NEWER[@]}" update && (cd "$ROOM" && apt-get "${NEWER[@]}" download qemu-user); then

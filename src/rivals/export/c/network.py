@@ -94,7 +94,7 @@ def take_apart(text: str, shapes: dict[str, tuple[int, ...]], weights: int) -> N
 
 
 def _private(text: str) -> str:
-    """Weights that only their file sees, so that two tickets fit in one program."""
+    """Weights that only their file sees."""
     text = text[text.index("*/") + 2 :]  # its own first words
     text = re.sub(r"^extern const .*;\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^const EMX_UNUSED ", "static const EMX_UNUSED ", text, flags=re.MULTILINE)
