@@ -57,7 +57,6 @@ class Cutter(fx.Tracer):
         vars(ticket).update(self.layers.items())
         return ticket
 
-
     def _alone(self, node: fx.Node) -> bool:
         """Whether a ReLU may write over what it reads: fresh values that nothing else reads."""
         if node.op != "call_module" or not isinstance(self.layers[str(node.target)], nn.ReLU):
