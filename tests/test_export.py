@@ -84,7 +84,7 @@ def test_what_the_formats_of_a_run_say(exported: Exports) -> None:
     for name, told in exported.items():
         parity = told["parity"]
         assert told["bytes"] == Path(told["path"]).stat().st_size
-        assert parity["whence"] == "test and training images of the run"
+        assert parity["whence"] == "test, validation and training images of the run"
         assert parity["images"] >= parity["held"] >= 170
         assert parity["before"] > 90, name
         if name == "int8.onnx":

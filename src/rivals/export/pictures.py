@@ -16,7 +16,8 @@ from rivals.seeds import Seed
 from rivals.tasks import Lesson
 from rivals.tickets import Ticket
 
-ENOUGH = 1000  # images that are compared, at most
+MOST = 1000  # images that are compared
+FEW = 200  # fewer held ones are joined by others, so that one percent is more than one image
 RANDOM = 256
 A_CLASS = 400  # pictures that are read of one class, at most
 
@@ -31,11 +32,11 @@ class Pictures:
     whence: str  # in words
 
     def compared(self) -> Tensor:
-        """Those held first, then as many others as it takes to have enough."""
-        held = self.held[:ENOUGH]
-        if self.others is None or len(held) >= ENOUGH:
+        """Those held; what was learned from is easier, so it only makes up for too few of them."""
+        held = self.held[:MOST]
+        if self.others is None or len(held) >= FEW:
             return held
-        return torch.cat([held, self.others[: ENOUGH - len(held)]])
+        return torch.cat([held, self.others[: FEW - len(held)]])
 
 
 def of_lesson(lesson: Lesson) -> Pictures:
@@ -47,7 +48,10 @@ def of_lesson(lesson: Lesson) -> Pictures:
         for name, each in (("validation", task.validation), ("train", task.train))
     )
     others = torch.cat([validation, train])
-    return Pictures(test.images, test.labels, others, "test and training images of the run")
+    whence = "test images of the run"
+    if len(test) < FEW:
+        whence = "test, validation and training images of the run"
+    return Pictures(test.images, test.labels, others, whence)
 
 
 def at_random(ticket: Ticket) -> Pictures:
