@@ -24,8 +24,8 @@ def against_dense(network: str, sizes: Sizes) -> Iterator[Row]:
         ours = _extra(network, sizes, kind)
         yield Row(
             f"memory-{network}-{kind}", ours / dense, "of dense", at_most(limit),
-            f"a task of {sizes.memory_steps} steps takes {ours:.0f} MB beyond a warm process, dense "
-            f"{dense:.0f} MB, the native small network {native:.0f} MB",
+            f"a task of {sizes.memory_steps} steps takes {ours:.0f} MB beyond a warm process, "
+            f"dense {dense:.0f} MB, the native small network {native:.0f} MB",
         )  # fmt: skip
 
 
