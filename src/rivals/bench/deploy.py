@@ -56,7 +56,7 @@ ticket(torch.zeros(1, *ticket.input_shape, dtype=torch.uint8))
 def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         yield from table(sizes, repeat, Path(folder))
-    yield from device_rows(sizes)
+    yield from device_rows(sizes, installed())
 
 
 def table(sizes: Sizes, repeat: int, folder: Path) -> Iterator[Row]:

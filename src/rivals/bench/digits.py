@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rivals.bench.row import Row, at_least, at_most
 from rivals.bench.sizes import Sizes
-from rivals.errors import RivalsError
 from rivals.methods import methods
 from rivals.networks import NetworkPlan
 from rivals.runs.settings import resolve
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 FLASH = 64 * 1024  # bytes
 
 
-def device_rows(sizes: Sizes) -> Iterator[Row]:
+def device_rows(sizes: Sizes, installed: Collection[str]) -> Iterator[Row]:
     """Parity in float32 and int8, and the flash of the C program, of one trained ticket."""
     from rivals.export import Source, export
     from rivals.export.pictures import of_lesson
@@ -33,11 +32,9 @@ def device_rows(sizes: Sizes) -> Iterator[Row]:
     source = Source(ticket, of_lesson(lesson))
     with tempfile.TemporaryDirectory() as folder:
         for name in ("onnx", "onnx-int8"):
-            try:
-                made = export(source, name, Path(folder) / f"{name}.onnx")
-            except RivalsError as error:
-                yield Row(f"deploy-{name}", float("nan"), "", None, f"not measured: {error}")
+            if name not in installed:
                 continue
+            made = export(source, name, Path(folder) / f"{name}.onnx")
             parity = made.parity
             how = f"LeNet on digits, {parity.images} images of the task, {made.bytes:,} bytes"
             if name == "onnx":
@@ -49,7 +46,8 @@ def device_rows(sizes: Sizes) -> Iterator[Row]:
             lost = (parity.before or 0.0) - (parity.after or 0.0)
             said = f"{how}: {parity.before:.1f} % before, {parity.after:.1f} % after"
             yield Row("deploy-int8-lost", lost, "points", at_most(1), said)
-        yield flash_row(source, Path(folder) / "c")
+        if "c" in installed:
+            yield flash_row(source, Path(folder) / "c")
 
 
 def digits_ticket(sizes: Sizes) -> tuple[Ticket, Lesson]:
@@ -70,10 +68,7 @@ def flash_row(source: Source, path: Path) -> Row:
     """Code and weights on a Cortex-M4 where its compiler is there, else on this machine."""
     from rivals.export import export
 
-    try:
-        export(source, "c", path)
-    except RivalsError as error:
-        return Row("deploy-flash", float("nan"), "bytes", None, f"not measured: {error}")
+    export(source, "c", path)
     sizes = json.loads((path / "card.json").read_text())["sizes"]
     target = "cortex-m4" if "cortex-m4" in sizes else "host"
     found = sizes[target]
