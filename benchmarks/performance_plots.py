@@ -53,10 +53,10 @@ def sweep(
 
 
 def tasks(counts: list[int]) -> tuple[Curves, list[float]]:
-    """Steps of small LeNets with ever more tasks stored, in turn; and what a process of each takes."""
+    """Steps of small LeNets with ever more tasks stored, in turn; what a process of each has."""
     filled = {count: Filled(count, Sizes()) for count in counts}
     curves: Curves = {}
-    for kind in ("competing", "settled"):
+    for kind in ("settled", "competing"):  # a settled task has winners, which the next inherits
         variants: dict[str, Variant] = {str(n): each.steps(kind).step for n, each in filled.items()}
         times = interleave(variants, ROUNDS)
         curves[kind] = [1000 * times[str(count)].median for count in counts]
