@@ -1,0 +1,149 @@
+"""GPM, Gradient Projection Memory (Saha, Garg and Roy 2021).
+
+After each task, every layer keeps an orthonormal basis of the space that its inputs filled. Later
+gradients are made orthogonal to it, so old inputs go on producing what they produced.
+
+Where this differs from the official code:
+- A task has its own norm with running statistics, and trains it; `own=head` shares one norm that
+  is learned in the first task and frozen afterwards, `statistics=batch` normalises test images by
+  their own batch, both as official on CIFAR-100. Tickets always have running statistics.
+- `own=nothing` shares the head too and projects it, as official on permuted MNIST; biases, which
+  official networks do not have, are then learned in the first task only.
+- lr falls linearly to 0 over a task (`schedule`); official code halves it when the validation loss
+  stagnates, and takes the best weights of all epochs.
+- Every layer sees all `samples`; official code takes fewer in early layers, to save time.
+- Momentum and weight decay are allowed: decay joins the gradient before it is projected, momentum
+  sums gradients that were projected, so neither leaves the free directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rivals.errors import RivalsError
+from rivals.methods.method import methods, one_of
+from rivals.methods.sharing import Sharing, SharingSettings
+from rivals.methods.subspace import RULES, away_from, collect, grow
+from rivals.networks import NetworkPlan
+from rivals.seeds import Seed
+from rivals.state import Part, State
+from rivals.tasks import Batch, Task
+
+
+@dataclass(frozen=True)
+class GPMSettings(SharingSettings):
+    """How much of the inputs is protected."""
+
+    lr: float = 0.1
+    momentum: float = 0.0
+    energy: tuple[float, ...] = (0.97,)  # share that a basis holds (ε): of every layer, or of each
+    energy_step: float = 0.003  # more of it with each task
+    energy_rule: str = "reach"  # reach: at least that share | below: official, in the first task
+    samples: int = 125  # training images whose inputs are looked at
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_energy(self.energy)
+        self.not_negative("energy_step")
+        one_of(self, "energy_rule", RULES)
+        self.at_least(1, "samples")
+
+
+@methods.register("gpm")
+class GPM(Sharing):
+    """Fine-tuning whose gradients avoid the inputs of all tasks before."""
+
+    settings: GPMSettings
+    settings_class = GPMSettings
+
+    def __init__(self, plan: NetworkPlan, settings: GPMSettings, seed: Seed) -> None:
+        super().__init__(plan, settings, seed)
+        network = self.build("trial")
+        sizes = [weight[0].numel() for weight in network.shared_parameters()]
+        if settings.own == "nothing":
+            sizes.append(network.features)
+        self.bases = [torch.zeros(size, 0) for size in sizes]  # (features, k), one a layer
+        thresholds(settings.energy, len(self.bases))
+
+    # Learning ----------------------------------------------------------------------------------
+
+    def guarded(self) -> list[Tensor]:
+        """The weights that have a basis, layer by layer."""
+        network = self.network(self.current)
+        head = [network.heads[self.current].weight] if self.settings.own == "nothing" else []
+        return [*network.shared_parameters(), *head]
+
+    def trained(self) -> list[Tensor]:
+        network, own = self.network(self.current), self.settings.own
+        if own == "norm+head" or self.previous() is None:
+            return super().trained()
+        return [
+            *self.guarded(),
+            *(network.heads[self.current].parameters() if own == "head" else []),
+        ]
+
+    def prepare(self) -> None:
+        super().prepare()
+        assert self.optimiser is not None
+        self.optimiser.param_groups[0]["weight_decay"] = 0.0  # `adjust_gradients` adds it
+
+    def adjust_gradients(self, batch: Batch) -> None:
+        """G ← G − G M Mᵀ, weight decay included in G."""
+        decay = self.settings.weight_decay
+        for weight in self.trained() if decay else []:
+            assert weight.grad is not None
+            weight.grad.add_(weight.detach(), alpha=decay)
+        for weight, basis in zip(self.guarded(), self.bases, strict=True):
+            if basis.shape[1]:
+                assert weight.grad is not None
+                weight.grad = away_from(weight.grad, basis)
+
+    def end_task(self, task: Task) -> None:
+        """Widen the bases by what this task's inputs fill beyond them."""
+        s, train = self.settings, task.train
+        generator = self.seed.child("samples", task.name).torch()
+        chosen = torch.randperm(len(train), generator=generator)[: s.samples]
+        images = task.preprocessing(train.images[chosen])
+        before = len(self.known) - 1
+        with self.charged():
+            inputs = collect(self.network(task.name), [(task.name, images)])[: len(self.bases)]
+            for number, energy in enumerate(thresholds(s.energy, len(self.bases))):
+                basis = self.bases[number]
+                rule = "reach" if basis.shape[1] else s.energy_rule
+                wanted = min(1.0, energy + s.energy_step * before)
+                self.bases[number] = grow(basis, inputs[number], wanted, rule)
+        self.spent += sum(each.decomposition_flops() for each in inputs)
+        super().end_task(task)
+
+    # Keeping -----------------------------------------------------------------------------------
+
+    def footprint(self) -> dict[str, int]:
+        return {**super().footprint(), "bases": sum(basis.nbytes for basis in self.bases)}
+
+    def state(self) -> State:
+        done = len(self.known) - bool(self.current)
+        tensors = {f"layer{number}": basis for number, basis in enumerate(self.bases)}
+        return {**super().state(), f"bases/{done}": Part(tensors, fixed=True)}
+
+    def load(self, state: State) -> None:
+        super().load(state)
+        part = next(part for name, part in state.items() if name.startswith("bases/"))
+        self.bases = [part.tensors[f"layer{number}"] for number in range(len(self.bases))]
+
+
+def check_energy(energy: tuple[float, ...]) -> None:
+    if not energy or not all(0 < share <= 1 for share in energy):
+        raise RivalsError(f"energy is {energy}, but must be shares above 0 and up to 1.")
+
+
+def thresholds(energy: tuple[float, ...], layers: int) -> tuple[float, ...]:
+    """The share that each of so many layers protects."""
+    if len(energy) not in (1, layers):
+        raise RivalsError(
+            f"energy has {len(energy)} values, but {layers} layers are protected; give one for "
+            "all or one for each."
+        )
+    return energy if len(energy) == layers else energy * layers
