@@ -23,10 +23,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rivals.errors import RivalsError
 from rivals.methods.method import methods, one_of
 from rivals.methods.sharing import Sharing, SharingSettings
-from rivals.methods.subspace import RULES, away_from, collect, grow
+from rivals.methods.subspace import (
+    RULES,
+    away_from,
+    check_energy,
+    collect,
+    grow,
+    thresholds,
+)
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import Part, State
@@ -80,22 +86,12 @@ class GPM(Sharing):
         network, own = self.network(self.current), self.settings.own
         if own == "norm+head" or self.previous() is None:
             return super().trained()
-        return [
-            *self.guarded(),
-            *(network.heads[self.current].parameters() if own == "head" else []),
-        ]
-
-    def prepare(self) -> None:
-        super().prepare()
-        assert self.optimiser is not None
-        self.optimiser.param_groups[0]["weight_decay"] = 0.0  # `adjust_gradients` adds it
+        head = network.heads[self.current].parameters() if own == "head" else []
+        return [*self.guarded(), *head]
 
     def adjust_gradients(self, batch: Batch) -> None:
         """G ← G − G M Mᵀ, weight decay included in G."""
-        decay = self.settings.weight_decay
-        for weight in self.trained() if decay else []:
-            assert weight.grad is not None
-            weight.grad.add_(weight.detach(), alpha=decay)
+        self.decay()
         for weight, basis in zip(self.guarded(), self.bases, strict=True):
             if basis.shape[1]:
                 assert weight.grad is not None
@@ -132,18 +128,3 @@ class GPM(Sharing):
         super().load(state)
         part = next(part for name, part in state.items() if name.startswith("bases/"))
         self.bases = [part.tensors[f"layer{number}"] for number in range(len(self.bases))]
-
-
-def check_energy(energy: tuple[float, ...]) -> None:
-    if not energy or not all(0 < share <= 1 for share in energy):
-        raise RivalsError(f"energy is {energy}, but must be shares above 0 and up to 1.")
-
-
-def thresholds(energy: tuple[float, ...], layers: int) -> tuple[float, ...]:
-    """The share that each of so many layers protects."""
-    if len(energy) not in (1, layers):
-        raise RivalsError(
-            f"energy has {len(energy)} values, but {layers} layers are protected; give one for "
-            "all or one for each."
-        )
-    return energy if len(energy) == layers else energy * layers

@@ -6,7 +6,7 @@ GPM, La-MAML and FS-DGPM the whole network, head included, on permuted MNIST.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -88,11 +88,20 @@ class Sharing(Finetune):
             self.optimiser.step()
             self.optimiser.zero_grad()
 
+    def decay(self) -> None:
+        """Let weight decay join the gradients now, to be projected with them, not afterwards."""
+        assert self.optimiser is not None
+        group = self.optimiser.param_groups[0]
+        group["weight_decay"] = 0.0
+        for weight in group["params"] if self.settings.weight_decay else []:
+            if weight.grad is not None:
+                weight.grad.add_(weight.detach(), alpha=self.settings.weight_decay)
+
     def logits(self, images: Tensor, task: str) -> Tensor:
         if self.settings.statistics == "running":
             return super().logits(images, task)
         network = self.network(task)
-        with unmoved(network, task):
+        with on_copies(network, task):
             scores: Tensor = network.learning(True)(images, task)
         return scores
 
@@ -110,17 +119,12 @@ class Sharing(Finetune):
         self.spent += float(counter.get_total_flops())
 
 
-def different(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Each tensor once."""
-    return list({id(tensor): tensor for tensor in tensors}.values())
-
-
 @contextmanager
-def unmoved(network: DenseNetwork, task: str) -> Iterator[None]:
-    """Run in training mode without leaving a trace in the statistics of the task's norms.
+def on_copies(network: DenseNetwork, task: str, keep: bool = False) -> Iterator[None]:
+    """Run in training mode while the statistics of the task's norms move on copies.
 
-    The statistics are replaced for the time being, not put back in place: a graph that waits for
-    its backward pass may refer to them.
+    The copies are kept, or forgotten. In both cases a graph that waits for its backward pass, and
+    may refer to the statistics it saw, finds them as they were.
     """
     states = [layer.norm.state(task) for layer in network.layers()]
     before = [(state.rows, state.batches) for state in states]
@@ -130,7 +134,8 @@ def unmoved(network: DenseNetwork, task: str) -> Iterator[None]:
         yield
     finally:
         for state, (rows, batches) in zip(states, before, strict=True):
-            state.rows, state.batches = rows, batches
+            if not keep:
+                state.rows, state.batches = rows, batches
 
 
 def _all_the_first(by_task: dict[str, Kind]) -> None:

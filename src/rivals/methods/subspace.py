@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from rivals.errors import RivalsError
 from rivals.layers import DenseConv2d
 from rivals.layers.flow import Flow
 from rivals.networks import DenseNetwork
@@ -42,16 +43,33 @@ def patches(layer: DenseConv2d, image: Tensor) -> Tensor:
     return F.unfold(image, layer.kernel, padding=layer.padding, stride=layer.stride)[0]
 
 
+def check_energy(energy: tuple[float, ...]) -> None:
+    if not energy or not all(0 < share <= 1 for share in energy):
+        raise RivalsError(f"energy is {energy}, but must be shares above 0 and up to 1.")
+
+
+def thresholds(energy: tuple[float, ...], layers: int) -> tuple[float, ...]:
+    """The share that each of so many layers protects."""
+    if len(energy) not in (1, layers):
+        raise RivalsError(
+            f"energy has {len(energy)} values, but {layers} layers are protected; give one for "
+            "all or one for each."
+        )
+    return energy if len(energy) == layers else energy * layers
+
+
 class Inputs:
     """The inputs R of one layer: as they are while they are few, as R Rᵀ once they are many."""
 
     def __init__(self) -> None:
         self.parts: list[Tensor] = []  # (features, columns) each
         self.gram: Tensor | None = None  # (features, features)
+        self.features = 0
 
     def add(self, part: Tensor) -> None:
+        self.features = len(part)
         self.parts.append(part.double())
-        if sum(p.shape[1] for p in self.parts) > len(part):
+        if sum(p.shape[1] for p in self.parts) > self.features:
             self.fold()
 
     def fold(self) -> None:
