@@ -12,8 +12,9 @@ Where this differs from the official code:
 - lr falls linearly to 0 over a task (`schedule`); official code halves it when the validation loss
   stagnates, and takes the best weights of all epochs.
 - Every layer sees all `samples`; official code takes fewer in early layers, to save time.
-- Momentum and weight decay are allowed: decay joins the gradient before it is projected, momentum
-  sums gradients that were projected, so neither leaves the free directions.
+- Momentum is on by default, as for all methods here; official code has none. It sums gradients that
+  were projected, and weight decay joins the gradient before that, so neither leaves the free
+  directions.
 """
 
 from __future__ import annotations
@@ -43,8 +44,6 @@ from rivals.tasks import Batch, Task
 class GPMSettings(SharingSettings):
     """How much of the inputs is protected."""
 
-    lr: float = 0.1
-    momentum: float = 0.0
     energy: tuple[float, ...] = (0.97,)  # share that a basis holds (ε): of every layer, or of each
     energy_step: float = 0.003  # more of it with each task
     energy_rule: str = "reach"  # reach: at least that share | below: official, in the first task

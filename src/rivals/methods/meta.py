@@ -61,6 +61,7 @@ class Meta(Sharing):
         self.memory = ExemplarMemory(budget, "reservoir", seed.child("memory"))
         self.replays: list[list[Batch]] = []  # of the next step, glance by glance
         self.names: dict[int, str] = {}  # of all that is trained, by the identity of a tensor
+        self.paths: list[str] = []  # of the shared weights, as torch names them
 
     def begin_task(self, task: Task) -> None:
         self.memory.begin(task)
@@ -69,6 +70,7 @@ class Meta(Sharing):
     def prepare(self) -> None:
         self.share()  # first: names are of what is shared
         network = self.network(self.current)
+        self.paths = paths(network)
         self.names = {id(w): f"layer{i}" for i, w in enumerate(network.shared_parameters())}
         for task in network.heads.tasks:
             for part_name, part in network.own(task).items():
@@ -100,7 +102,8 @@ class Meta(Sharing):
 
     @property
     def phase(self) -> str:
-        return f"train with {sum(len(b.labels) for b in self.replays[0])} replayed"
+        first = next(iter(self.replays), [])
+        return f"train with {sum(len(each.labels) for each in first)} replayed"
 
     def step(self, batch: Batch) -> Step:
         for glance, replayed in enumerate(self.replays):
@@ -129,8 +132,8 @@ class Meta(Sharing):
         """
         network = self.network(batch.task)
         network.learning(learning)
-        shared = len(network.shared_parameters())
-        weights = dict(zip(names_of(network), values[:shared], strict=True))
+        shared = len(self.paths)
+        weights = dict(zip(self.paths, values[:shared], strict=True))
         statistics = on_copies(network, batch.task, keep) if learning else nullcontext()
         with standing_in(network, self.current, values[shared:]), statistics:
             scores: Tensor = functional_call(network, weights, (batch.images, batch.task))
@@ -160,7 +163,7 @@ class Meta(Sharing):
         self.memory.load(state["memory"])
 
 
-def names_of(network: DenseNetwork) -> list[str]:
+def paths(network: DenseNetwork) -> list[str]:
     """The names of `network.shared_parameters()` as torch has them."""
     modules = network.named_modules()
     return [f"{name}.weight" for name, module in modules if isinstance(module, DenseLayer)]
