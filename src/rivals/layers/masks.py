@@ -20,10 +20,17 @@ def top_share(values: Tensor, share: float) -> Tensor:
 
 
 def top_count(values: Tensor, count: int) -> Tensor:
-    """Where |values| are the `count` largest, exactly; of equals the first."""
-    order = values.detach().abs().flatten().sort(descending=True, stable=True).indices
-    chosen = torch.zeros(values.numel(), dtype=torch.bool)
-    chosen[order[:count]] = True
+    """Where the `count` largest values are, exactly; of equals the first."""
+    flat = values.detach().flatten()
+    if count >= len(flat):
+        return torch.ones(values.shape, dtype=torch.bool)
+    if count < 1:
+        return torch.zeros(values.shape, dtype=torch.bool)
+    place = len(flat) - count
+    limit = float(np.partition(flat.numpy(), place)[place])
+    chosen = flat > limit
+    ties = torch.nonzero(flat == limit).flatten()
+    chosen[ties[: count - int(chosen.sum())]] = True
     return chosen.view(values.shape)
 
 

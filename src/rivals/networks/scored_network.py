@@ -23,7 +23,12 @@ class Scored(Dense):
     def __init__(self, plan: NetworkPlan, native: bool, density: float, soft: bool) -> None:
         s = plan.settings
         super().__init__(s.units, native, s.unit, s.norm)
-        self.options: dict[str, Any] = {"unit": s.unit, "norm": s.norm, "density": density, "soft": soft}
+        self.options: dict[str, Any] = {
+            "unit": s.unit,
+            "norm": s.norm,
+            "density": density,
+            "soft": soft,
+        }
 
     def conv(
         self, width: int, kernel: int, stride: int = 1, padding: int = 0, *,
