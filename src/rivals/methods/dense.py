@@ -27,10 +27,12 @@ class DenseSettings(Training):
     """Which twin is trained."""
 
     twin: str = "native"  # native: of a ticket's shape | dense: of the full width
+    norms: str = "task"  # task: one for each | shared: one for all, whose heads then read the same
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self, "twin", ("native", "dense"))
+        one_of(self, "norms", ("task", "shared"))
 
 
 @methods.register("finetune")
@@ -48,8 +50,13 @@ class Finetune(Method):
         self.build("trial")  # a network that cannot be built is refused before anything is written
 
     def build(self, task: str) -> DenseNetwork:
-        seed = self.seed.child("network")
-        return self.plan.native(seed) if self.settings.twin == "native" else self.plan.dense(seed)
+        return self.twin(self.seed.child("network"))
+
+    def twin(self, seed: Seed) -> DenseNetwork:
+        native = self.settings.twin == "native"
+        network = self.plan.native(seed) if native else self.plan.dense(seed)
+        network.norms = self.settings.norms
+        return network
 
     def network(self, task: str) -> DenseNetwork:
         """The network that serves `task`; here always the same one."""
@@ -79,10 +86,13 @@ class Finetune(Method):
         scores: Tensor = self.network(batch.task).learning(True)(batch.images, batch.task)
         return scores
 
+    def rate(self) -> float:
+        """The learning rate of this step: from lr to 0 over the task."""
+        return self.settings.lr * (1 - self.position.step / self.position.steps)
+
     def update(self) -> None:
         assert self.optimiser is not None
-        lr = self.settings.lr * (1 - self.position.step / self.position.steps)
-        self.optimiser.param_groups[0]["lr"] = lr
+        self.optimiser.param_groups[0]["lr"] = self.rate()
         self.optimiser.step()
         self.optimiser.zero_grad()
 
@@ -145,9 +155,7 @@ class Joint(Finetune):
         return Task(name, known.classes, train, train, known.preprocessing)
 
     def trained(self) -> list[Tensor]:
-        network = self.network(self.current)
-        own = [t for task in network.heads.tasks for t in network.task_parameters(task)]
-        return [*network.shared_parameters(), *own]
+        return self.network(self.current).all_parameters()
 
     def footprint(self) -> dict[str, int]:
         data = sum(e.images.nbytes + e.labels.nbytes for e in self.kept.values())
@@ -177,8 +185,7 @@ class Independent(Finetune):
         return self.networks[task]
 
     def build(self, task: str) -> DenseNetwork:
-        seed = self.seed.child("network", task)
-        return self.plan.native(seed) if self.settings.twin == "native" else self.plan.dense(seed)
+        return self.twin(self.seed.child("network", task))
 
     def begin_task(self, task: Task) -> None:
         self.current = task.name

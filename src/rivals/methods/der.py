@@ -115,7 +115,7 @@ class DER(Rehearsal):
     def score_loss(self, parts: list[Replay]) -> Tensor:
         """The mean square of what scores have moved by since they were stored."""
         scores = self.all_scores(torch.cat([part.images for part in parts]))
-        rows = scores.split([len(part.labels) for part in parts])
+        rows = torch.split(scores, [len(part.labels) for part in parts])
         moved = [
             (now[:, : part.extra["scores"].shape[1]] - part.extra["scores"]).square().mean(1)
             for now, part in zip(rows, parts, strict=True)

@@ -102,7 +102,9 @@ class SoftNet(WSN):
         sums = torch.zeros_like(head.weight).flatten(1)  # (classes, features)
         with self.charged():
             for images, labels in zip(
-                task.train.images.split(BATCH), task.train.labels.split(BATCH), strict=True
+                torch.split(task.train.images, BATCH),
+                torch.split(task.train.labels, BATCH),
+                strict=True,
             ):
                 features = network.flow(task.preprocessing(images), task.name).values
                 sums.index_add_(0, labels, features)

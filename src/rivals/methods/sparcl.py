@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -34,10 +33,10 @@ from torch import Tensor, nn
 from rivals.errors import RivalsError
 from rivals.layers import DenseConv2d, DenseLayer
 from rivals.layers.masks import pack, top_count, unpack
+from rivals.methods.by_density import ByDensity, share_left
 from rivals.methods.curation import Curation
 from rivals.methods.der import DER, DERSettings, size
-from rivals.methods.method import Step, methods
-from rivals.metrics.sparse_cost import head_flops, layer_flops, step_share
+from rivals.methods.method import methods
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import Part, State
@@ -72,7 +71,7 @@ class SparCLSettings(DERSettings):
 
 
 @methods.register("sparcl")
-class SparCL(DER):
+class SparCL(ByDensity, DER):
     """Replay that trains few weights on few data."""
 
     settings: SparCLSettings
@@ -83,8 +82,6 @@ class SparCL(DER):
         self.masks: list[Tensor] = []  # of the weights that are pruned, layer by layer
         self.gradient_masks: list[Tensor] = []
         self.curation = Curation(0)
-        self.dense_flops = 0.0  # of the present task
-        self.layer_flops: list[float] = []
 
     def pruned(self) -> list[nn.Parameter]:
         """The weights that masks are about."""
@@ -107,7 +104,7 @@ class SparCL(DER):
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
-        self.curation, self.dense_flops = Curation(len(task.train)), 0.0
+        self.curation = Curation(len(task.train))
         s = self.settings
         if not self.masks:
             self.masks = [torch.ones_like(w, dtype=torch.bool) for w in self.pruned()]
@@ -197,34 +194,19 @@ class SparCL(DER):
 
     # Account -----------------------------------------------------------------------------------
 
-    def counted_step(self, batch: Batch) -> Step:
-        """Dense FLOPs are counted; charged is the share that the densities leave of them."""
-        before = self.spent
-        share = self.charged_share()
-        result = super().counted_step(batch)
-        dense = self.spent - before
-        self.dense_flops += dense
-        self.spent = before + dense * share
-        return result
-
-    def charged_share(self) -> float:
-        """d_w forward and for activations, d_g for weights, in the layers that are pruned."""
-        masks, s = iter(self.masks), self.settings
+    def densities(self) -> tuple[list[float], list[float]]:
+        """Of weights and of gradients; a gradient mask is chosen among all gradients there are."""
+        masks = iter(self.masks)
         pruned = [prunable(number, layer) for number, layer in enumerate(self.layers())]
-        weights = [density(next(masks)) if yes else 1.0 for yes in pruned]
-        most = 1.0 if self.refreshing else 1 - s.gradient_sparsity
-        gradients = [min(d, most) if yes else 1.0 for yes, d in zip(pruned, weights, strict=True)]
-        if not self.layer_flops:
-            self.layer_flops = layer_flops(self.network("shared"))
-        return step_share(self.layer_flops, head_flops(self.network("shared")), weights, gradients)
+        weights = [share_left(next(masks)) if yes else 1.0 for yes in pruned]
+        most = 1.0 if self.refreshing else 1 - self.settings.gradient_sparsity
+        return weights, [
+            min(d, most) if yes else 1.0 for yes, d in zip(pruned, weights, strict=True)
+        ]
 
     @property
     def nominal_share(self) -> float:
         return 1 - self.settings.sparsity
-
-    def task_facts(self, task: str) -> dict[str, Any]:
-        weights = sum(int(p.count_nonzero()) for p in self.ticket(task).parameters())
-        return {"retained": weights, "flops_dense": self.dense_flops}
 
     def footprint(self) -> dict[str, int]:
         return {**super().footprint(), "masks": sum(pack(mask).nbytes for mask in self.masks)}
@@ -232,7 +214,7 @@ class SparCL(DER):
     def state(self) -> State:
         masks = {f"weight{i}": pack(mask) for i, mask in enumerate(self.masks)}
         masks |= {f"gradient{i}": pack(mask) for i, mask in enumerate(self.gradient_masks)}
-        facts = {"gradients": bool(self.gradient_masks), "dense_flops": self.dense_flops}
+        facts = {"gradients": bool(self.gradient_masks)}
         curation = Part(self.curation.tensors())
         return {**super().state(), "masks": Part(masks, facts), "curation": curation}
 
@@ -244,17 +226,12 @@ class SparCL(DER):
         self.gradient_masks = (
             [unpack(tensors[f"gradient{i}"], w) for i, w in weights] if facts["gradients"] else []
         )
-        self.dense_flops = facts["dense_flops"]
         self.curation.load(state["curation"].tensors)
 
 
 def prunable(number: int, layer: DenseLayer) -> bool:
     """All but a first convolution and the 1×1 ones of shortcuts."""
     return not (isinstance(layer, DenseConv2d) and (number == 0 or layer.kernel == 1))
-
-
-def density(mask: Tensor) -> float:
-    return int(mask.sum()) / mask.numel()
 
 
 def kept_count(mask: Tensor, sparsity: float) -> int:

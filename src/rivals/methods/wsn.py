@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.methods.dense import DenseSettings, Finetune
@@ -49,6 +49,8 @@ class WSNSettings(DenseSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self, "optimiser", ("adam", "sgd"))
+        if self.norms != "task":
+            raise RivalsError(f"norms is '{self.norms}', but nothing protects them here; use task.")
         if not 0 < self.density <= 1:
             raise RivalsError(f"density is {self.density}, but is a share above 0, at most 1.")
         if not 0 < self.adam_step < math.inf:
@@ -77,12 +79,9 @@ class WSN(Finetune):
         assert isinstance(network, ScoredNetwork)
         return network
 
-    def shared(self) -> list[nn.Parameter]:
-        """What all tasks share and learn."""
-        return [*self.scored().matrices(), *self.scored().scores()]
-
     def trained(self) -> list[Tensor]:
-        return [*self.shared(), *self.scored().task_parameters(self.current)]
+        network = self.scored()
+        return [*network.weights(), *network.scores(), *network.task_parameters(self.current)]
 
     def prepare(self) -> None:
         s = self.settings
@@ -94,23 +93,15 @@ class WSN(Finetune):
 
     def adjust_gradients(self, batch: Batch) -> None:
         """Decay, then zeros where earlier tasks are at home: so no optimiser can move them."""
-        for weight, frozen in zip(self.scored().matrices(), self.frozen, strict=True):
+        for weight, frozen in zip(self.scored().weights(), self.frozen, strict=True):
             assert weight.grad is not None
             if self.settings.weight_decay:
                 weight.grad.add_(weight.detach(), alpha=self.settings.weight_decay)
             weight.grad.masked_fill_(frozen, 0)
 
     def rate(self) -> float:
-        """The step size now: in a line to 0 over the task."""
         share = self.settings.adam_step if self.settings.optimiser == "adam" else 1.0
-        return share * self.settings.lr * (1 - self.position.step / self.position.steps)
-
-    def update(self) -> None:
-        assert self.optimiser is not None
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.rate()
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        return share * super().rate()
 
     def end_task(self, task: Task) -> None:
         self.scored().settle(task.name)

@@ -54,9 +54,6 @@ class ScoredNetwork(DenseNetwork):
     def layers(self) -> list[ScoredLayer]:  # type: ignore[override]
         return [module for module in self.body.modules() if isinstance(module, ScoredLayer)]
 
-    def matrices(self) -> list[nn.Parameter]:
-        return [layer.weight for layer in self.layers()]
-
     def scores(self) -> list[nn.Parameter]:
         return [layer.scores for layer in self.layers()]
 
