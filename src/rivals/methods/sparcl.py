@@ -147,8 +147,9 @@ class SparCL(ByDensity, DER):
         """Only the largest gradients of weights that are there."""
         gradients = [weight.grad for weight in self.pruned()]
         if self.refreshing or not self.gradient_masks:
+            share = 1 - self.settings.gradient_sparsity
             self.gradient_masks = [
-                top_count((g * m).abs(), kept_count(m, self.settings.gradient_sparsity)) & m
+                top_count((g * m).abs(), max(1, int(share * m.numel()))) & m
                 for g, m in zip(gradients, self.masks, strict=True)
                 if g is not None
             ]
