@@ -32,7 +32,11 @@ class DenseLayer(nn.Module):
     def weight_shape(self, columns: int) -> tuple[int, ...]:
         raise NotImplementedError
 
-    def connect(self, values: Tensor) -> Tensor:
+    def weight_for(self, flow: Flow) -> Tensor:
+        """The weight that `flow` meets; here the same for all tasks."""
+        return self.weight
+
+    def connect(self, values: Tensor, weight: Tensor) -> Tensor:
         raise NotImplementedError
 
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
@@ -48,12 +52,13 @@ class DenseLayer(nn.Module):
     def forward(self, flow: Flow) -> Flow:
         if not self.wired:
             self.wire(flow)
+        weight = self.weight_for(flow)
         if cutting(flow.values):
             factor, offset = self.norm.folded(flow.task)
-            weight = self.weight.detach() * factor.view(-1, *(1,) * (self.weight.dim() - 1))
+            weight = weight.detach() * factor.view(-1, *(1,) * (weight.dim() - 1))
             values = run(self.plain(weight, offset.expand(len(weight))), flow.values)
         else:
-            values = self.norm(self.connect(flow.values), flow.task)
+            values = self.norm(self.connect(flow.values, weight), flow.task)
         if self.active:
             values = run(nn.ReLU(), values) if cutting(values) else F.relu_(values)
         return Flow(values, flow.task, flow.selection)
@@ -65,8 +70,8 @@ class DenseLinear(DenseLayer):
     def weight_shape(self, columns: int) -> tuple[int, ...]:
         return self.width, columns
 
-    def connect(self, values: Tensor) -> Tensor:
-        return F.linear(values, self.weight)
+    def connect(self, values: Tensor, weight: Tensor) -> Tensor:
+        return F.linear(values, weight)
 
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
         return linear(weight, bias)
@@ -85,8 +90,8 @@ class DenseConv2d(DenseLayer):
     def weight_shape(self, columns: int) -> tuple[int, ...]:
         return self.width, columns, self.kernel, self.kernel
 
-    def connect(self, values: Tensor) -> Tensor:
-        return convolve(values, self.weight, self.stride, self.padding)
+    def connect(self, values: Tensor, weight: Tensor) -> Tensor:
+        return convolve(values, weight, self.stride, self.padding)
 
     def plain(self, weight: Tensor, bias: Tensor) -> nn.Module:
         return conv2d(weight, bias, self.stride, self.padding)

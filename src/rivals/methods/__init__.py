@@ -2,6 +2,7 @@
 
 from rivals.methods import (
     dense,
+    der,
     er,
     fsdgpm,
     gem,
@@ -9,8 +10,12 @@ from rivals.methods import (
     icarl,
     il2m,
     lamaml,
+    llt,
     random_ticket,
+    softnet,
+    sparcl,
     twta,
+    wsn,
 )  # fmt: skip
 from rivals.methods.known import Prediction
 from rivals.methods.method import Method, Step, Training, methods
@@ -24,6 +29,7 @@ __all__ = [
     "Step",
     "Training",
     "dense",
+    "der",
     "er",
     "fsdgpm",
     "gem",
@@ -31,7 +37,11 @@ __all__ = [
     "icarl",
     "il2m",
     "lamaml",
+    "llt",
     "methods",
     "random_ticket",
+    "softnet",
+    "sparcl",
     "twta",
+    "wsn",
 ]  # fmt: skip

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,8 +119,12 @@ class Method(ABC):
         """Make room for `task`: head, norms, optimiser, buffers."""
 
     def training_set(self, task: Task) -> Sequence[Task]:
-        """The tasks whose training sets make an epoch."""
+        """The tasks whose training sets make an epoch; asked before each."""
         return [task]
+
+    def planned_epochs(self) -> int:
+        """How many epochs the present task takes, before `begin_task` and after it the same."""
+        return self.settings.epochs
 
     def before_step(self, batch: Batch) -> None:
         """Change phase, redraw masks: what is not part of a step's cost."""
@@ -204,8 +209,9 @@ class Method(ABC):
 
     def learn(self, task: Task, watch: Watch) -> None:
         """The epochs of a task, from wherever `position` stands."""
-        portions, at = self.training_set(task), self.position
-        while at.epoch < self.settings.epochs:
+        at = self.position
+        while at.epoch < self.planned_epochs():
+            portions = self.training_set(task)
             seed = self.seed.child("epoch", task.name, at.epoch)
             for batch in epoch(portions, self.settings.batching, seed, first=at.batch):
                 self.before_step(batch)
@@ -227,7 +233,7 @@ class Method(ABC):
             raise RivalsError(f"The task '{task.name}' was learned before; give it another name.")
         portions = self.training_set(task)
         per_epoch = sum(self.settings.batching.count(portion) for portion in portions)
-        self.position = Position(steps=per_epoch * self.settings.epochs)
+        self.position = Position(steps=per_epoch * self.planned_epochs())
         self.flops, self.spent = {}, 0.0
         self.begin_task(task)
         self.known[task.name] = Known(task.classes, task.preprocessing)
@@ -260,6 +266,13 @@ class Method(ABC):
             self.flops[kind] = float(counter.get_total_flops())
         self.spent += self.flops[kind]
         return result
+
+    @contextmanager
+    def charged(self) -> Iterator[None]:
+        """Work outside of steps goes on the task's account, too."""
+        with FlopCounterMode(display=False) as counter:
+            yield
+        self.spent += float(counter.get_total_flops())
 
     @torch.no_grad()
     def predict(self, images: Tensor, task: str | None) -> Prediction:

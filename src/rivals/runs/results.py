@@ -79,7 +79,8 @@ class Results:
         """The numbers a table shows. Accuracy has its label: task known or task inferred."""
         rows, tasks = self.content["matrix"], self.content["tasks"]
         last = self.content["inferred"][-1] if self.content["inferred"] else None
-        mean_weights = sum(task["ticket"]["weights"] for task in tasks) / len(tasks)
+        kept = [task.get("retained", task["ticket"]["weights"]) for task in tasks]  # no masked ones
+        mean_weights = sum(kept) / len(tasks)
         winners = [method.winners(task["name"]) for task in tasks]
         competed = bool(winners[0]) and len(tasks) > 1
         return {
