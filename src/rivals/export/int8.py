@@ -1,10 +1,11 @@
 """ONNX in 8 bits: weights and activations as bytes, their ranges read from images of the task.
 
 A ticket that is unsure of its classes may change some of them when every layer is in bytes. Then
-its smallest layers stay in float32, which costs few bytes (they are the first ones, whose errors
-all the others inherit): as few as it takes for the calibration images to agree. A ticket is surer
-of these, which it learned, than of others, so each is also blended with another one, which is about
-as hard as a picture that was never seen. Below half of the weights in bytes this is given up.
+its smallest layers stay in float32, which costs few bytes (in convolutional tickets they are the
+first ones, whose errors all the others inherit): as few as it takes for the calibration images to
+agree. A ticket is surer of these, which it learned, than of others, so each is also blended with
+another one, which is at least as hard as most that it never saw. Below half of the weights in bytes
+this is given up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A graph in 8 bits by onnxruntime: static, as pairs of QuantizeLinear and DequantizeLinear.
 
-Weights have a scale for each output channel. Weights and activations are signed, which gives the
-same numbers on processors with and without 8-bit dot products.
+Weights have a scale for each output channel. Weights and activations are both signed: unsigned by
+signed products may saturate on processors without 8-bit dot products.
 """
 
 from __future__ import annotations
