@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint types clean
+.PHONY: demo test test-slow device-test lint types clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -23,10 +23,14 @@ demo: $(VENV)/installed  ## learn five tasks from the bundled digits, one after 
 	@echo "  $(BIN)/rivals                                                  more examples"
 
 test: lint types  ## everything but the slow tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(VENV)/installed  ## minutes of training
 	$(BIN)/python -m pytest -n 2 -m slow
+
+device-test: $(VENV)/installed  ## C on an emulated Cortex-M4 and aarch64; installs their tools from Debian
+	tests/devices.sh
+	$(BIN)/python -m pytest tests/test_devices.py tests/test_c_source.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check src tests

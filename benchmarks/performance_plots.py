@@ -15,15 +15,13 @@ from pathlib import Path
 import torch
 
 from rivals.bench.growth import Filled
-from rivals.bench.machine import resident_memory
 from rivals.bench.noise import noise_task
 from rivals.bench.plain import LAYOUTS
+from rivals.bench.probe import ask
 from rivals.bench.row import number
 from rivals.bench.sizes import Sizes
 from rivals.bench.steps import PhaseSteps, plain_training
-from rivals.bench.stored import store
 from rivals.bench.timing import Variant, fastest, interleave
-from rivals.methods.twta import TWTA
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 ROUNDS = 7
@@ -55,20 +53,14 @@ def sweep(
 
 
 def tasks(counts: list[int]) -> tuple[Curves, list[float]]:
-    """Steps and resident memory of the small LeNet with ever more tasks stored."""
-    sizes, filled = Sizes(), Filled(0, Sizes())
-    assert isinstance(filled.method, TWTA)
-    example = noise_task((1, 8, 8), sizes.batch, sizes.classes)
-    curves: Curves = {"competing": [], "settled": []}
-    memory = []
-    for count in counts:
-        store(filled.method, example, count - len(filled.method.known))
-        for kind, curve in curves.items():
-            each = filled.steps(kind)
-            curve.append(1000 * interleave({kind: each.step}, ROUNDS)[kind].median)
-            filled.method.network.forget(each.batch.task)
-            del filled.method.known[each.batch.task]
-        memory.append(resident_memory() / 1e6)
+    """Steps of small LeNets with ever more tasks stored, in turn; what a process of each has."""
+    filled = {count: Filled(count, Sizes()) for count in counts}
+    curves: Curves = {}
+    for kind in ("settled", "competing"):  # a settled task has winners, which the next inherits
+        variants: dict[str, Variant] = {str(n): each.steps(kind).step for n, each in filled.items()}
+        times = interleave(variants, ROUNDS)
+        curves[kind] = [1000 * times[str(count)].median for count in counts]
+    memory = [ask("growth", Sizes(), tasks=n, rounds=1)["bytes"] / 1e6 for n in counts]
     return curves, memory
 
 
@@ -89,6 +81,8 @@ def draw(
         axes.plot(x, values, "o-", color=STYLES[kind], label=kind, markersize=4)
     axes.set(xscale="log", yscale="log", xlabel=title, ylabel="ms a step, batch 40")
     if memory := list(memory):
+        axes.set_yscale("linear")
+        axes.set_ylim(0, 1.5 * max(max(values) for values in curves.values()))
         other = axes.twinx()
         other.plot(x, memory, "s--", color="C4", markersize=3)
         other.set_ylabel("resident MB (dashed)")
@@ -108,6 +102,8 @@ def draw(
 
 def pictures() -> None:
     torch.set_num_threads(1)
+    counts = [1, 10, 100, 1000]
+    draw("cost-tasks", "tasks stored (LeNet, images of 8×8)", counts, *tasks(counts))
     sizes = Sizes()
     units = {j: replace(sizes, units=j) for j in (2, 4, 8, 16, 32)}
     draw("cost-units", "J, units in a block", list(units), sweep(units))
@@ -116,8 +112,6 @@ def pictures() -> None:
     draw("cost-width", "width, in AlexNets of 64-128-256-2048-2048", list(width), sweep(width))
     side = {s: replace(sizes, side=s) for s in (32, 40, 48, 64)}
     draw("cost-image", "side of an image, pixels", list(side), sweep(side))
-    counts = [1, 10, 100, 1000]
-    draw("cost-tasks", "tasks stored (LeNet, images of 8×8)", counts, *tasks(counts))
 
 
 def table(path: Path) -> None:

@@ -1,7 +1,11 @@
-"""Runs in, one Markdown table out: a row per benchmark, method and preset, mean ± deviation."""
+"""Runs in, one Markdown table out: a row per benchmark, method and preset, mean ± deviation.
+
+Seconds are of training, wall time, the fastest of the seeds.
+"""
 
 import argparse
 import csv
+import json
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -33,19 +37,21 @@ def main() -> None:
     groups = defaultdict(list)
     for run in arguments.runs:
         result = read_results(run / "results.json")
+        result["seconds"] = json.loads((run / "measured.json").read_text())["total_train_seconds"]
         groups[result["benchmark"], result["method"], result["preset"]].append(result)
-    print("| benchmark | method | preset | seeds | " + " | ".join(COLUMNS) + " |")
-    print("|" + "---|" * (4 + len(COLUMNS)))
+    print("| benchmark | method | preset | seeds | " + " | ".join(COLUMNS) + " | seconds |")
+    print("|" + "---|" * (5 + len(COLUMNS)))
     rows = []
     for names, results in sorted(groups.items()):
         cells = [cell([column(r) for r in results]) for column in COLUMNS.values()]
-        print("| " + " | ".join([*names, str(len(results)), *cells]) + " |")
+        seconds = min(r["seconds"] for r in results)  # others waited more for a busy machine
+        print("| " + " | ".join([*names, str(len(results)), *cells, f"{seconds:.0f}"]) + " |")
         for r in results:
             values = [round(column(r), 4) for column in COLUMNS.values()]
-            rows.append([*names, r["seed"], r["subset"], *values])
+            rows.append([*names, r["seed"], r["subset"], *values, round(r["seconds"], 1)])
     if arguments.csv:
         with arguments.csv.open("w", newline="") as file:
-            head = ["benchmark", "method", "preset", "seed", "subset", *COLUMNS]
+            head = ["benchmark", "method", "preset", "seed", "subset", *COLUMNS, "seconds"]
             csv.writer(file).writerows([head, *rows])
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,43 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert manifest["done"] == 1
     assert manifest["parts"]["common"]["facts"]["position"]["step"] > 0
     return folder
+
+
+TRAINED = ["tasks=2", "epochs=8", "network=mlp", "widths=64-64", "units=2"]
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that learned well enough for its tickets to be sure. Only to be read."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    prepare(resolve("digits", overrides=parse_overrides(TRAINED)), folder).go()
+    return folder
+
+
+EXPORTS = {
+    "ticket.onnx": ["--task", "0-1-2-3-4", "--to", "onnx"],
+    "float.onnx": ["--task", "0-1-2-3-4", "--to", "onnx", "--float-input"],
+    "ticket.ort": ["--task", "0-1-2-3-4", "--to", "ort"],
+    "int8.onnx": ["--task", "0-1-2-3-4", "--to", "onnx-int8"],
+    "all.onnx": ["--all-tasks", "--to", "onnx"],
+}
+
+
+@pytest.fixture(scope="session")
+def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `rivals export --json` says of each artefact of that run. Only to be read."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: rivals[export]")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed: rivals[export]")
+    folder, told = tmp_path_factory.mktemp("exported"), {}
+    for name, words in EXPORTS.items():
+        printed = io.StringIO()
+        line = ["export", "--model", str(trained), *words, str(folder / name), "--json"]
+        with redirect_stdout(printed), pytest.raises(SystemExit) as exit_:
+            main(line)
+        assert exit_.value.code == 0
+        told[name] = json.loads(printed.getvalue())
+    assert sorted(path.name for path in folder.iterdir()) == sorted(EXPORTS)
+    return told
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import types
@@ -28,6 +29,10 @@ from rivals.tasks import streams
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 DOCUMENTS = [ROOT / "README.md", *PAGES]
+CARRIED_OUT = {  # commands before Python; what it takes
+    "deploy": ("onnxruntime", "onnxscript"),
+    "deploy-c": ("emx_onnx_cgen", "onnxscript"),
+}
 SMALL = ["--set", "epochs=1", "--set", "tasks=2"]  # what makes a command of a page quick
 
 
@@ -113,7 +118,51 @@ def the_ticket_is_the_network(found: dict[str, Any]) -> None:
     assert sum(1 for line in source.splitlines() if line.strip()) <= 20
 
 
+def the_artefacts_answer(found: dict[str, Any]) -> None:
+    assert found["answer"].label == "4"
+    assert found["answer"].confidence > 0.9
+    assert found["label"] == "4"
+    assert found["model"].classify("four.png").task == "4-5"
+    assert found["right"] > 0.9
+    for name in ("four.onnx", "four.ort", "four-int8.onnx", "digits.onnx", "own.onnx"):
+        assert Path(name).exists(), name
+
+
+def the_folder_of_c_compiles(found: dict[str, Any]) -> None:
+    """The commands of the page that are not ours, one by one, where their compilers are."""
+    page = named("deploy-c")
+    ((_, program),) = blocks(page, "c")
+    Path("own.c").write_text(program)
+    done = []
+    for line in (line for _, block in blocks(page, "bash") for line in block.splitlines()):
+        tool = {"cortex-m4": "arm-none-eabi-gcc", "aarch64": "aarch64-linux-gnu-gcc"}
+        missing = shutil.which(tool.get(line.split()[-1], "cc")) is None
+        if not line.startswith("rivals ") and not missing:
+            done.append(line)
+            subprocess.run(line, shell=True, check=True, capture_output=True, timeout=120)
+    assert len(done) >= 4
+    rows = [line.split("\t") for line in Path("answers.txt").read_text().splitlines()]
+    assert [row[0] for row in rows] == [answer.label for answer in found["answers"]]
+    for row, scores in zip(rows, found["scores"], strict=True):
+        assert [float(number) for number in row[2:]] == pytest.approx(scores.tolist(), abs=1e-5)
+
+
+def what_is_installed_was_made(found: dict[str, Any]) -> None:
+    page = named("deploy-mobile")
+    for name, file in (("litert", "four.tflite"), ("executorch", "four.pte")):
+        ((_, source),) = blocks(page, f"python {name}")
+        code = compile(source, str(page), "exec")  # at least it is Python
+        assert Path(file).exists() == (file in found["made"])
+        if file in found["made"]:
+            scope: dict[str, Any] = {}
+            exec(code, scope)
+            assert scope["label"] in "45"
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "deploy": the_artefacts_answer,
+    "deploy-c": the_folder_of_c_compiles,
+    "deploy-mobile": what_is_installed_was_made,
     "paper": the_literal_recipe_has_two_faults,
     "writing-a-method": the_method_learns_and_resumes,
     "your-own-network": the_ticket_is_the_network,
@@ -124,6 +173,13 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem
 )
 def test_python_of_a_page_runs(page: Path) -> None:
+    if page.stem in CARRIED_OUT:
+        for module in CARRIED_OUT[page.stem]:
+            pytest.importorskip(module, reason=f"{module} is not installed: rivals[export,c]")
+        for words in commands(page, "rivals "):
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+            assert ended.value.code == 0, words
     found = execute(page)
     CHECKS.get(page.stem, lambda _: None)(found)
 

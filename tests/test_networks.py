@@ -32,7 +32,7 @@ def learned(network, ancestor=None, task=TASK):
     shapes = [(r.blocks, r.units) for r in network.rivals()]
     posteriors = [torch.randn(shape, generator=generator) for shape in shapes]
     network.open(task, 5, posteriors, ancestor)
-    images = torch.randn(4, *network_shape(network), generator=generator)
+    images = torch.randn(8, *network_shape(network), generator=generator)
     network.train()
     network(images, task, Draw(task, "sparse", 0.5, generator, 1)).sum().backward()
     network.settle(task)

@@ -9,7 +9,6 @@ from rivals.bench.row import Row, at_most
 from rivals.bench.sizes import Sizes
 
 LIMITS = {"held": 1 / 3, "generated": 1 / 7}
-SMALL = {"contenders": 2, "live": 1}  # what small memory asks for; by default all compete
 
 
 def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
@@ -22,29 +21,28 @@ def against_dense(network: str, sizes: Sizes) -> Iterator[Row]:
     """Weights held and generated, each against dense training of the same width."""
     dense, native = (_extra(network, sizes, kind) for kind in ("dense", "native"))
     for kind, limit in LIMITS.items():
-        ours, default = _extra(network, sizes, kind, **SMALL), _extra(network, sizes, kind)
+        ours = _extra(network, sizes, kind)
         yield Row(
             f"memory-{network}-{kind}", ours / dense, "of dense", at_most(limit),
-            f"a task of {sizes.memory_steps} steps, contenders=2 and live=1, takes {ours:.0f} MB "
-            f"beyond a warm process ({default:.0f} MB with the defaults), dense {dense:.0f} MB, "
-            f"the native small network {native:.0f} MB",
+            f"a task of {sizes.memory_steps} steps takes {ours:.0f} MB beyond a warm process, "
+            f"dense {dense:.0f} MB, the native small network {native:.0f} MB",
         )  # fmt: skip
 
 
 def wider_than_memory(sizes: Sizes) -> Row:
     """A network that is never there as a whole."""
     native = _extra("wide", sizes, "native")
-    found = ask("memory", sizes, network="wide", kind="generated", **SMALL)
+    found = ask("memory", sizes, network="wide", kind="generated")
     ours, weights = found["bytes"] / 1e6, found["weights"]
     return Row(
         "wide-network", ours, "MB", None,
         f"ResNet18 with {sizes.wide_units} rivals a block, {weights / 1e6:.0f} M weights "
         f"({weights * 4 / 1e6:.0f} MB were they held), learns a task of {sizes.memory_steps} steps "
-        f"(loss {found['first_loss']:.2f} to {found['last_loss']:.2f}) with "
-        f"contenders=2 and live=1; the native small network takes {native:.0f} MB",
+        f"(loss {found['first_loss']:.2f} to {found['last_loss']:.2f}); the "
+        f"native small network takes {native:.0f} MB",
     )  # fmt: skip
 
 
-def _extra(network: str, sizes: Sizes, kind: str, **settings: int) -> float:
-    found = ask("memory", sizes, network=network, kind=kind, **settings)
+def _extra(network: str, sizes: Sizes, kind: str) -> float:
+    found = ask("memory", sizes, network=network, kind=kind)
     return float(found["bytes"]) / 1e6

@@ -16,7 +16,7 @@ MANY = 1_000_000  # steps of a task that never ends, so that no phase does
 PHASES: dict[str, dict[str, Any]] = {
     "settled": {"compete": 0.0},
     "competing": {"compete": 1.0, "live": 1, "live_end": 1},
-    "relaxed": {"compete": 1.0, "way": "relaxed"},
+    "relaxed": {"compete": 1.0, "way": "relaxed", "contenders": 0},
 }
 
 

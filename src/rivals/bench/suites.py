@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from rivals.bench import growth, load, memory, tickets, train
+from rivals.bench import deploy, growth, load, memory, tickets, train
 from rivals.bench.row import Row
 from rivals.bench.sizes import Sizes
 from rivals.errors import RivalsError, unknown
@@ -18,6 +18,7 @@ SUITES: dict[str, Callable[[Sizes, int], Iterator[Row]]] = {
     "tickets": tickets.rows,
     "growth": growth.rows,
     "load": load.rows,
+    "deploy": deploy.rows,
 }
 
 

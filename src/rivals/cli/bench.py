@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def bench(
     suite: Annotated[
-        str, typer.Option(help="train, memory, tickets, growth, load, or all of them.")
+        str, typer.Option(help="train, memory, tickets, growth, load, deploy, or all.")
     ] = "all",
     repeat: Annotated[int, typer.Option(help="Turns of each variant; medians are shown.")] = 15,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rivals.errors import RivalsError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 HINT = "name a folder that `rivals run` has made."
 
@@ -38,11 +41,15 @@ def info(
 
 
 def _ticket(path: Path) -> dict[str, Any]:
+    from rivals.export.record import remembered
+    from rivals.metrics.cost import working_memory
     from rivals.tickets import Ticket
 
     ticket = Ticket.load(path)
     facts: dict[str, Any] = json.loads((path / "ticket.json").read_text())
-    return {"kind": "ticket", "fingerprint": ticket.fingerprint(), **facts}
+    ram = working_memory(ticket.network, ticket.input_shape)
+    more = {"fingerprint": ticket.fingerprint(), "ram": ram, "exports": remembered(path)}
+    return {"kind": "ticket", **facts, **more}
 
 
 def _run(path: Path) -> dict[str, Any]:
@@ -64,16 +71,7 @@ def _show(facts: dict[str, Any]) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     if facts["kind"] == "ticket":
-        table = Table(show_header=False, title=f"ticket for {facts['task']}")
-        channels, height, width = facts["input_shape"]
-        table.add_row("classes", ", ".join(facts["classes"]))
-        table.add_row("input", f"{channels} × {height} × {width}")
-        accuracy = facts["accuracy"]
-        table.add_row("accuracy", "not measured" if accuracy is None else f"{accuracy:.1f} %")
-        table.add_row("weights", f"{facts['weights']:,}")
-        table.add_row("file", f"{facts['bytes']:,} bytes")
-        table.add_row("multiplications an image", f"{facts['macs']:,}")
-        console.print(table)
+        console.print(_ticket_table(facts))
         return
     results, config = facts["results"], facts["config"]
     if results is None:
@@ -89,3 +87,30 @@ def _show(facts: dict[str, Any]) -> None:
         numbers = (f"{ticket[key]:,}" for key in ("weights", "bytes", "macs"))
         table.add_row(task["name"], str(len(task["classes"])), f"{accuracy:.1f}", *numbers)
     console.print(table)
+
+
+def _ticket_table(facts: dict[str, Any]) -> Table:
+    """What people with a device ask: will it fit, how much work is it, how good is it."""
+    from rich.table import Table
+
+    table = Table(show_header=False, title=f"ticket for {facts['task']}")
+    channels, height, width = facts["input_shape"]
+    table.add_row("classes", ", ".join(facts["classes"]))
+    table.add_row("input", f"{channels} × {height} × {width}")
+    table.add_row("multiplications an image", f"{facts['macs']:,}")
+    table.add_row("weights", f"{facts['weights']:,}")
+    table.add_row("flash for weights", f"{4 * facts['weights']:,} bytes, {facts['weights']:,} int8")
+    table.add_row("RAM between layers", f"{facts['ram']:,} bytes")
+    exports = facts["exports"]
+    for target, sizes in exports.get("c", {}).get("sizes", {}).items():
+        words = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+        table.add_row(f"in C on {target}", f"{words} bytes")
+    accuracy = facts["accuracy"]
+    table.add_row("accuracy", "not measured" if accuracy is None else f"{accuracy:.1f} %")
+    after = exports.get("onnx-int8", {}).get("parity", {}).get("after")
+    how = "not measured; export it with --to onnx-int8" if after is None else f"{after:.1f} %"
+    table.add_row("accuracy in int8", how)
+    table.add_row("file", f"{facts['bytes']:,} bytes")
+    for name, export in exports.items():
+        table.add_row(f"exported as {name}", f"{export['bytes']:,} bytes")
+    return table

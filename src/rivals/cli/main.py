@@ -9,6 +9,7 @@ import typer
 
 from rivals.cli.bench import bench
 from rivals.cli.data import app as data
+from rivals.cli.export import export
 from rivals.cli.info import info
 from rivals.cli.run import run
 from rivals.errors import RivalsError
@@ -16,13 +17,14 @@ from rivals.errors import RivalsError
 EXAMPLES = """\
 rivals: continual learning on small devices. Rival units compete for each task; the winners ship.
 
-  rivals run digits                                learn five tasks from the bundled digits
-  rivals run digits-permuted --method finetune     the same machinery, forgetting
-  rivals run digits --set epochs=5 --set units=4   change any setting
-  rivals run digits --out DIR --resume             go on after a stop or a crash
-  rivals info runs/digits-twta-default-0           what a run, or a ticket of it, holds
-  rivals data                                      which data sets are there
-  rivals bench --suite train                       what training costs here, against dense networks
+  rivals run digits                                     learn five tasks from the bundled digits
+  rivals run digits-permuted --method finetune          the same machinery, forgetting
+  rivals run digits --set epochs=5 --set units=4        change any setting
+  rivals run digits --out DIR --resume                  go on after a stop or a crash
+  rivals info runs/digits-twta-default-0                what a run, or a ticket of it, holds
+  rivals export --model DIR --task 4-5 --to onnx t.onnx a file for a device, checked
+  rivals data                                           which data sets are there
+  rivals bench --suite train                            what training costs, against dense ones
 
 `rivals VERB --help` tells the rest.
 """
@@ -33,6 +35,7 @@ app = typer.Typer(
 )  # fmt: skip
 app.command("run")(run)
 app.command("info")(info)
+app.command("export")(export)
 app.command("bench")(bench)
 app.add_typer(data, name="data")
 

@@ -1,1 +1,14 @@
-"""Run exported tickets with numpy, pillow and their runtime; torch is never imported."""
+"""Runs exported artefacts with numpy, pillow and a runtime. Only the runtime of `.pte` needs torch.
+
+from rivals import edge
+
+ticket = edge.load("ticket.onnx")
+answer = ticket.classify("picture.png")
+print(answer.label, answer.confidence)
+"""
+
+from rivals.edge.artefact import Answer, Artefact, load
+from rivals.edge.card import Card
+from rivals.edge.picture import read_picture
+
+__all__ = ["Answer", "Artefact", "Card", "load", "read_picture"]

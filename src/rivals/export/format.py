@@ -11,15 +11,17 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from rivals.edge.card import VERSION
 from rivals.errors import RivalsError
 from rivals.registry import Registry
 from rivals.tickets import Ticket
 
-CARD = 1  # version of the card that goes with every artefact
+if TYPE_CHECKING:
+    from rivals.export.whole import Whole
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,20 @@ class Options:
 class Format(ABC):
     """A way to write a ticket."""
 
+    suffix = ""  # of the artefact's name; none: it is a folder
     extra: str  # what to install: pip install 'rivals[extra]'
     modules: tuple[str, ...]  # what must be importable for it
     tolerance = 1e-5  # largest difference of a probability from the ticket's
     agreement = 1.0  # share of images that get the same class, at least
+    points = 1.0  # of accuracy that may be lost on held-out images
 
     @abstractmethod
     def write(self, ticket: Ticket, path: Path, options: Options) -> None:
         """Write the artefact to `path`, a file (or, for C, a folder) that does not exist yet."""
+
+    def write_whole(self, whole: Whole, path: Path) -> None:
+        """Write a model that names the task; few formats can."""
+        raise RivalsError("Only the formats onnx and ort can hold all tasks; use one of them.")
 
     def check_installed(self, name: str) -> None:
         """Refuse in one sentence what is not installed."""
@@ -55,7 +63,7 @@ class Format(ABC):
 def card(ticket: Ticket, options: Options) -> dict[str, Any]:
     """What an artefact says of itself: all that it takes to use it, as JSON."""
     return {
-        "rivals": CARD,
+        "rivals": VERSION,
         "task": ticket.task,
         "classes": list(ticket.classes),
         "input_shape": list(ticket.input_shape),

@@ -60,7 +60,7 @@ class DenseLayer(nn.Module):
         else:
             values = self.norm(self.connect(flow.values, weight), flow.task)
         if self.active:
-            values = run(nn.ReLU(), values)
+            values = run(nn.ReLU(), values) if cutting(values) else F.relu_(values)
         return Flow(values, flow.task, flow.selection)
 
 

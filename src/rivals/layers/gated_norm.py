@@ -17,11 +17,10 @@ class GatedNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, scale: Tensor, shift: Tensor, f: Tensor, b: Tensor,
-        mean: Tensor, var: Tensor, momentum: float, epsilon: float,
-    ) -> Tensor:  # fmt: skip
+        ctx: Any, values: Tensor, scale: Tensor, shift: Tensor, f: Tensor, b: Tensor, epsilon: float
+    ) -> Tensor:
         out, batch_mean, batch_deviation = torch.native_batch_norm(
-            values, scale * f, shift * f, mean, var, True, momentum, epsilon
+            values, scale * f, shift * f, None, None, True, 0.0, epsilon
         )
         ctx.save_for_backward(values, scale, shift, b, batch_mean, batch_deviation)
         ctx.epsilon = epsilon
@@ -36,4 +35,4 @@ class GatedNorm(torch.autograd.Function):
             ctx.epsilon, [ctx.needs_input_grad[0], True, True],
         )  # fmt: skip
         to_gate = scale * to_scale + shift * to_shift
-        return to_values, b * to_scale, b * to_shift, None, to_gate, None, None, None, None
+        return to_values, b * to_scale, b * to_shift, None, to_gate, None

@@ -32,7 +32,7 @@ class Head:
         width = self.weight.shape[1]
         if flow.ids is None or len(flow.ids) == width:
             return self.weight
-        return self.weight[:, flow.ids % width]
+        return self.weight.index_select(1, flow.ids % width)
 
     def parameters(self) -> list[Tensor]:
         return [self.weight, self.bias]

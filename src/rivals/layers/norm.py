@@ -122,28 +122,27 @@ class TaskNorm(nn.Module):
         live = live or Live(torch.arange(width))
 
         def part(tensor: Tensor) -> Tensor:
-            return tensor if index is None else tensor[index]
+            return tensor if index is None else tensor.index_select(0, index)
 
         if self.kind == "none":
             values = values + part(state.shift).view(1, -1, *(1,) * (values.dim() - 2))
             return gate(values, live)
         learning = self.training and values.numel() > values.shape[1]
-        mean, var, scale, shift = (
-            part(t) for t in (state.mean, state.var, state.scale, state.shift)
-        )
-        momentum = max(0.1, 1 / (1 + state.batches))
+        scale, shift = part(state.scale), part(state.shift)
         if learning and live.forward is not None and live.forward.dim() == 1:
+            # Units still compete: statistics would be those of whoever was live, and are not kept.
             out: Tensor = GatedNorm.apply(  # type: ignore[no-untyped-call]
-                values, scale, shift, live.forward, live.backward, mean, var, momentum, EPSILON
+                values, scale, shift, live.forward, live.backward, EPSILON
             )
-        else:
-            out = F.batch_norm(values, mean, var, scale, shift, learning, momentum, EPSILON)
-            out = gate(out, live)
+            return out
+        mean, var = part(state.mean), part(state.var)
+        momentum = max(0.1, 1 / (1 + state.batches))
+        out = F.batch_norm(values, mean, var, scale, shift, learning, momentum, EPSILON)
         if learning:
             state.batches += 1
             if index is not None:
                 state.mean[index], state.var[index] = mean, var
-        return out
+        return gate(out, live)
 
     def folded(self, task: str) -> tuple[Tensor, Tensor]:
         """The norm at inference as (factor, offset) per channel: y = factor · x + offset."""

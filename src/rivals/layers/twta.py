@@ -114,7 +114,7 @@ class TWTALayer(nn.Module):
         else:
             values = self.norm(self.connect(flow.values, weight), flow.task, live)
         if self.active:
-            values = run(nn.ReLU(), values)
+            values = run(nn.ReLU(), values) if cutting(values) else F.relu_(values)
         return Flow(values, flow.task, flow.selection, self.rivals, live.ids)
 
     def ticket_columns(self, task: str) -> Tensor:

@@ -33,6 +33,7 @@ PIXELS = Preprocessing(scale=1.0, mean=(0.0,), std=(1.0,))  # leaves pixels as t
 class RehearsalSettings(DenseSettings):
     """How much is kept of the past."""
 
+    twin: str = "dense"  # these methods were made for networks of full width
     budget: int = 10  # of the memory, in
     budget_in: str = "class"  # class: images of each class | images: in all | bytes
 

@@ -87,6 +87,7 @@ class Ticket:
             "weights": size.weights,
             "bytes": len(data),
             "macs": size.macs,
+            "ram": size.ram,
             "sha256": digest(data),
         }
         write_bytes(folder / "weights.safetensors", data)
@@ -158,6 +159,7 @@ A plain network cut from a shared one. It needs nothing but its weights.
 | weights | {facts["weights"]:,} |
 | file | {facts["bytes"]:,} bytes |
 | multiplications for one image | {facts["macs"]:,} |
+| memory between layers | {facts["ram"]:,} bytes |
 
 ```python
 from rivals.tickets import Ticket

@@ -109,7 +109,7 @@ class Stack(fx.Interpreter):
         """(n, 1 or tickets · width) or (tickets, n, width) → (tickets, n, width)."""
         if values.dim() == 3:
             return values
-        return values.view(len(values), -1, width).transpose(0, 1).expand(self.count, -1, -1)
+        return values.view(values.shape[0], -1, width).transpose(0, 1).expand(self.count, -1, -1)
 
 
 def _head(network: fx.GraphModule) -> str:

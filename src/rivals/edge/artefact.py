@@ -1,0 +1,93 @@
+"""An artefact that is loaded: pictures in, answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rivals.edge.card import read_card
+from rivals.edge.picture import read_picture
+from rivals.edge.runtime import open_runtime
+from rivals.errors import RivalsError
+
+IMAGES = 64  # of one pass, so that memory does not follow their number
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an artefact says of one picture."""
+
+    label: str  # the name of the class
+    confidence: float  # its probability, 0 to 1
+    task: str
+
+
+class Artefact:
+    """Runs one exported ticket, or a whole model that names the task."""
+
+    def __init__(self, path: str | Path, threads: int = 1) -> None:
+        self.path = Path(path)
+        self.runtime = open_runtime(self.path, threads)
+        self.card = read_card(self.runtime.card, self.path)
+
+    def classify(self, picture: str | Path) -> Answer:
+        """What is on a picture file."""
+        pixels = read_picture(picture, self.card.input_shape, self.card.scale)
+        return self.answers(pixels[None])[0]
+
+    def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
+        """An answer for each of images (n, channels, height, width), bytes as they were learned."""
+        return [
+            Answer(self.card.classes[task][label], float(sure), self.card.tasks[task])
+            for task, label, sure in zip(*self.decide(images), strict=True)
+        ]
+
+    def decide(self, images: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """For each image the number of its task, of its class in it, and how sure: (n,) each."""
+        if self.card.names_task:
+            task, label, sure = self.run(images)
+            return task, label, sure
+        probabilities = softmax(self.scores(images))
+        label = probabilities.argmax(1)
+        return np.zeros_like(label), label, probabilities.max(1)
+
+    def scores(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Scores (n, classes) of images (n, channels, height, width), before any softmax."""
+        if self.card.names_task:
+            raise RivalsError(
+                f"{self.path} holds {len(self.card.tasks)} tasks and answers with the task and the "
+                "class; use `decide` or `answers`."
+            )
+        return self.run(images)[0]
+
+    def run(self, images: NDArray[np.uint8]) -> list[NDArray[Any]]:
+        """All outputs of the artefact, some images at a time."""
+        wanted = self.card.input_shape
+        if images.dtype != np.uint8 or images.shape[1:] != wanted or not len(images):
+            size = " × ".join(str(side) for side in wanted)
+            raise RivalsError(
+                f"{self.path} takes images (n, {size}) of uint8, n being at least 1, but was given "
+                f"{images.shape} of {images.dtype}."
+            )
+        outputs: list[Sequence[NDArray[Any]]] = [
+            self.runtime(self.card.prepare(images[start : start + IMAGES]))
+            for start in range(0, len(images), IMAGES)
+        ]
+        return [np.concatenate(parts) for parts in zip(*outputs, strict=True)]
+
+
+def load(path: str | Path, threads: int = 1) -> Artefact:
+    """The artefact at `path`, ready to run; what is wrong with it is told in one sentence."""
+    return Artefact(path, threads)
+
+
+def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Probabilities (n, classes)."""
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    shares: NDArray[np.float32] = powers / powers.sum(1, keepdims=True)
+    return shares

@@ -1,0 +1,67 @@
+"""Where a ticket and pictures for it come from: the folder of a ticket or of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rivals.errors import RivalsError
+from rivals.export.pictures import Pictures, at_random, of_folder, of_lesson
+from rivals.export.whole import Whole, whole
+from rivals.runs.stored import StoredRun
+from rivals.tickets import Ticket
+
+HINT = "name a folder that `rivals run` has made, or one of its tickets."
+
+
+@dataclass(frozen=True)
+class Source:
+    """A ticket, and pictures of its task."""
+
+    ticket: Ticket
+    pictures: Pictures
+
+
+def find(model: Path, task: str | None, images: Path | None = None) -> Source:
+    """The ticket of `task` in `model`, with the pictures in `images` or those it learned from."""
+    if kind(model) == "ticket":
+        ticket = Ticket.load(model)
+        if task is not None and task != ticket.task:
+            raise RivalsError(
+                f"{model} holds the ticket of '{ticket.task}', not of '{task}'; leave out --task."
+            )
+        pictures = of_folder(images, ticket) if images else at_random(ticket)
+        return Source(ticket, pictures)
+    run = StoredRun(model)
+    if task is None:
+        raise RivalsError(
+            f"{model} holds several tasks; choose one with --task ({', '.join(run.tasks)}), or "
+            "all of them with --all-tasks."
+        )
+    ticket = run.ticket(task)
+    return Source(ticket, of_folder(images, ticket) if images else of_lesson(run.lesson(task)))
+
+
+def find_whole(model: Path) -> Whole:
+    """Every task of the model in a run's folder, with the pictures that it learned from."""
+    if kind(model) == "ticket":
+        raise RivalsError(
+            f"{model} holds one ticket, but --all-tasks takes a model; name the folder of a run."
+        )
+    run = StoredRun(model)
+    method = run.method()
+    tasks = [task for task in run.tasks if task in method.known]
+    pictures = {task: of_lesson(run.lesson(task)) for task in tasks}
+    return whole(method, run.stream.input_shape, pictures)
+
+
+def kind(folder: Path) -> str:
+    """What a folder holds, by the file that every such folder has."""
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise RivalsError(f"{folder} cannot be read ({error.strerror}); {HINT}") from error
+    for file, name in (("ticket.json", "ticket"), ("config.yaml", "run")):
+        if file in names:
+            return name
+    raise RivalsError(f"{folder} holds neither a run nor a ticket; {HINT}")

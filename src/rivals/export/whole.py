@@ -1,0 +1,144 @@
+"""A whole model as one module: every ticket, and the rule that names the task of an image.
+
+uint8 images ─► all tickets together ─► rule ─► task, class in it, confidence: (n,) each
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rivals.edge import Artefact
+from rivals.edge.card import VERSION
+from rivals.errors import RivalsError
+from rivals.export.parity import Parity
+from rivals.export.pictures import Pictures
+from rivals.methods import Method
+from rivals.methods.inference import RULES, Rule, name_tasks
+from rivals.tickets.together import Reading, Together
+
+OUTPUTS = ("task", "label", "confidence")
+SOME = 200  # images of a task that are compared, at most
+ROUNDING = 1e-5  # two tasks whose scores differ by less are equal, and either may be named
+
+
+class NamesTask(nn.Module):
+    """What `method.predict(images, None)` computes, without its splitting of images."""
+
+    def __init__(self, together: Together, rule: Rule, kept: list[dict[str, Tensor]]) -> None:
+        super().__init__()
+        self.together, self.rule, self.kept = together, rule, kept
+
+    def readings(self, images: Tensor) -> list[Reading]:
+        found: dict[int, Reading] = {}
+        for members, prepare, stack in self.together.stacks:
+            found.update(zip(members, stack.run(prepare(images)), strict=True))
+        return [found[number] for number in sorted(found)]
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return name_tasks(self.rule, images, self.readings(images), self.kept)
+
+    @torch.no_grad()
+    def scores(self, images: Tensor) -> Tensor:
+        """How much each task recognises each image: (tasks, n)."""
+        view, readings = self.rule.view(images), self.readings(images)
+        pairs = zip(readings, self.kept, strict=True)
+        return torch.stack([self.rule.score(view, *pair) for pair in pairs])
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The model of a run, ready to be written."""
+
+    method: Method
+    tasks: tuple[str, ...]
+    module: NamesTask
+    input_shape: tuple[int, int, int]
+    pictures: dict[str, Pictures]  # of each task
+
+    def card(self) -> dict[str, Any]:
+        known = [self.method.known[task] for task in self.tasks]
+        scales = {each.preprocessing.scale for each in known}
+        if len(scales) > 1:
+            raise RivalsError(
+                "The tasks of this model learned from images with different values of white "
+                f"({', '.join(f'{scale:g}' for scale in sorted(scales))}), which one artefact "
+                "cannot read; export them one by one with --task."
+            )
+        return {
+            "rivals": VERSION,
+            "tasks": [
+                {"task": task, "classes": list(each.classes)}
+                for task, each in zip(self.tasks, known, strict=True)
+            ],
+            "rule": self.method.settings.infer,
+            "input_shape": list(self.input_shape),
+            "preprocessing": {"scale": scales.pop(), "mean": [], "std": []},
+            "raw_input": True,
+            "accuracy": None,
+        }
+
+
+def whole(
+    method: Method, input_shape: tuple[int, int, int], pictures: dict[str, Pictures]
+) -> Whole:
+    """All tasks of `method` that were learned to their end."""
+    tasks, together = method.together()
+    kept = [method.known[name].kept or {} for name in tasks]
+    module = NamesTask(together, RULES[method.settings.infer], kept)
+    return Whole(method, tasks, module, input_shape, {task: pictures[task] for task in tasks})
+
+
+def compare_whole(source: Whole, artefact: Artefact) -> Parity:
+    """The same task and class as `predict` says, on images of every task."""
+    parts = [
+        compare_task(source, artefact, number, pictures)
+        for number, pictures in enumerate(source.pictures.values())
+    ]
+    total, held = sum(part.images for part in parts), sum(part.held for part in parts)
+
+    def mean(values: list[float], sizes: list[int]) -> float:
+        return float(np.average(values, weights=sizes))
+
+    sizes, few = [part.images for part in parts], [part.held for part in parts]
+    return Parity(
+        total,
+        parts[0].whence,
+        max(part.difference for part in parts),
+        mean([part.agreement for part in parts], sizes),
+        held,
+        mean([part.before or 0.0 for part in parts], few) if held else None,
+        mean([part.after or 0.0 for part in parts], few) if held else None,
+    )
+
+
+def compare_task(source: Whole, artefact: Artefact, number: int, pictures: Pictures) -> Parity:
+    """The same for images of the task `number`."""
+    few = replace(pictures, held=pictures.held[:SOME])
+    images = few.compared()[:SOME]
+    wanted = source.method.predict(images, None)
+    task, label, sure = artefact.decide(images.numpy())
+    named = torch.from_numpy(task)
+    scores = source.module.scores(images)  # (tasks, n)
+    chosen = scores.gather(0, named[None])[0]
+    best = scores.max(0).values
+    tied = best - chosen <= ROUNDING * (1 + best.abs())
+    alone = [source.method.predict(images, name) for name in source.tasks]
+    labels = torch.stack([each.label for each in alone]).gather(0, named[None])[0]
+    sures = torch.stack([each.confidence for each in alone]).gather(0, named[None])[0]
+    same = (tied & (labels == torch.from_numpy(label))).numpy()
+    difference = float(np.abs(sures.numpy() - sure).max())
+    parity = Parity(len(images), few.whence, difference, float(same.mean()))
+    if few.labels is None:
+        return parity
+    own = few.labels[: len(images)].numpy()
+    held = len(own)
+    before = (wanted.task.numpy()[:held] == number) & (wanted.label.numpy()[:held] == own)
+    after = (task[:held] == number) & (label[:held] == own)
+    return replace(
+        parity, held=held, before=100 * float(before.mean()), after=100 * float(after.mean())
+    )
