@@ -118,6 +118,20 @@ def test_wsn_counts_masks_by_the_bit_and_only_weights_that_are_not_zero():
     assert all(0.25 <= share <= 0.5 for share in facts["used"].values())
 
 
+def test_statistics_of_the_test_batch_leave_no_trace():
+    method = make("wsn", statistics="batch")
+    lesson = lessons(1)[0]
+    teach(method, lesson.task)
+    images, name = lesson.task.preprocessing(lesson.test.images), lesson.task.name
+    bits = ticket_bits(method, name)
+    with torch.no_grad():
+        once, again = method.logits(images, name), method.logits(images, name)
+        fewer = method.logits(images[:9], name)
+    assert torch.equal(once, again)
+    assert not torch.allclose(once[:9], fewer), "other images in the batch matter"
+    assert same_bits(bits, ticket_bits(method, name))
+
+
 def test_norms_that_nothing_protects_are_refused():
     with pytest.raises(RivalsError, match="norms is 'shared'"):
         make("wsn", norms="shared")

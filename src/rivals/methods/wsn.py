@@ -10,8 +10,8 @@ The ticket is the dense network with zeros in it: a mask of single weights shrin
 `retained` counts the weights that are not zero.
 
 Deviations from the official code
-- Norms belong to tasks and have running statistics, scale and shift; there they are batch
-  statistics at test time, without scale and shift.
+- Norms belong to tasks and have running statistics, scale and shift; there test images are
+  normalised by their own batch (`statistics: batch`), without scale and shift.
 - The step size falls in a line to 0 over a task; there it is halved when validation stops
   improving, and the best epoch is put back (weights only: the mask stays that of the last step).
 - Adam's step is `adam_step` · lr, so that recipes written for SGD serve: 0.02 · 0.05 is its 1e-3.
@@ -30,6 +30,7 @@ from torch import Tensor
 from rivals.errors import RivalsError
 from rivals.methods.dense import DenseSettings, Finetune
 from rivals.methods.method import methods, one_of
+from rivals.methods.sharing import on_copies
 from rivals.networks import NetworkPlan
 from rivals.networks.scored_network import ScoredNetwork
 from rivals.seeds import Seed
@@ -45,10 +46,12 @@ class WSNSettings(DenseSettings):
     density: float = 0.5  # c, of every layer; the head is always whole
     optimiser: str = "adam"  # adam | sgd, of weights, scores, norm and head alike
     adam_step: float = 0.02  # Adam's step as a share of lr
+    statistics: str = "running"  # of norms at test time: running | batch, of the test images
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self, "optimiser", ("adam", "sgd"))
+        one_of(self, "statistics", ("running", "batch"))
         if self.norms != "task":
             raise RivalsError(f"norms is '{self.norms}', but nothing protects them here; use task.")
         if not 0 < self.density <= 1:
@@ -107,6 +110,14 @@ class WSN(Finetune):
         self.scored().settle(task.name)
         self.frozen = []
         super().end_task(task)
+
+    def logits(self, images: Tensor, task: str) -> Tensor:
+        if self.settings.statistics == "running":
+            return super().logits(images, task)
+        network = self.scored()
+        with on_copies(network, task):  # tickets have running statistics all the same
+            scores: Tensor = network.learning(True)(images, task)
+        return scores
 
     @property
     def nominal_share(self) -> float:
