@@ -8,8 +8,10 @@ from typing import Any
 import typer
 
 from rivals.cli.bench import bench
+from rivals.cli.compare import compare
 from rivals.cli.data import app as data
 from rivals.cli.info import info
+from rivals.cli.report import report
 from rivals.cli.run import run
 from rivals.errors import RivalsError
 
@@ -33,6 +35,8 @@ app = typer.Typer(
 )  # fmt: skip
 app.command("run")(run)
 app.command("info")(info)
+app.command("compare")(compare)
+app.command("report")(report)
 app.command("bench")(bench)
 app.add_typer(data, name="data")
 

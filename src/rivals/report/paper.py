@@ -1,0 +1,52 @@
+"""The paper's printed figures, from paper.yaml: they stand in columns of their own."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+NEAR = 0.1  # two shares of weights are the same operating point if they differ by a tenth at most
+
+
+@cache
+def _figures() -> dict[str, Any]:
+    text = (resources.files("rivals") / "report" / "paper.yaml").read_text()
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
+
+
+def figure(table: str, benchmark: str, method: str, share: float) -> float | None:
+    """What a table prints for a method that retains `share` percent of its weights, if anything."""
+    row = _row(table, method, share)
+    columns = _figures()[table]["benchmarks"]
+    if row is None or benchmark not in columns:
+        return None
+    value: float | None = row["values"][columns.index(benchmark)]
+    return value
+
+
+def millions(method: str, share: float) -> float | None:
+    """The retained weights that Table 1 prints, in millions."""
+    row = _row("accuracy", method, share)
+    value: float | None = row["params"] if row else None
+    return value
+
+
+def block_size(benchmark: str, units: int) -> dict[str, float]:
+    """Accuracy and seconds that Table 4 prints for a block size; empty if it prints none."""
+    rows = _figures()["blocks"].get(benchmark, [])
+    return next((row for row in rows if row["units"] == units), {})
+
+
+def _row(table: str, method: str, share: float) -> dict[str, Any] | None:
+    """The row of a method at its operating point; of TWTA there is one, whatever J it names."""
+    rows = [row for row in _figures()[table]["rows"] if row["method"] == method]
+    if method == "twta" and rows:
+        return rows[0]
+    for row in rows:
+        if row["share"] is None or abs(share - row["share"]) <= NEAR * row["share"]:
+            return row
+    return None
