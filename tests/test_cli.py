@@ -23,18 +23,19 @@ from rivals.tickets import Ticket
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
 Spawn = Callable[..., Any]
+VERBS = ("run", "compare", "report", "info", "bench", "data")
 
 
 def test_bare_it_shows_examples(accepted: Accepted) -> None:
     printed = accepted()
     commands = re.findall(r"^  rivals (\w+)", printed, re.MULTILINE)
-    assert {"run", "info", "data"} <= set(commands)
+    assert set(VERBS) == set(commands)
     assert "--resume" in printed
     assert all(len(line) <= 100 for line in printed.splitlines())
 
 
 def test_the_examples_are_real_words(accepted: Accepted) -> None:
-    helps = {verb: accepted(verb, "--help") for verb in ("run", "info", "bench", "data")}
+    helps = {verb: accepted(verb, "--help") for verb in VERBS}
     for line in accepted().splitlines():
         example = re.match(r"  rivals (\w+)([^ ]| (?! ))*", line)
         if example:
@@ -44,7 +45,7 @@ def test_the_examples_are_real_words(accepted: Accepted) -> None:
 
 def test_help_names_verbs_and_options(accepted: Accepted) -> None:
     printed = accepted("--help")
-    assert all(verb in printed for verb in ("run", "info", "bench", "data"))
+    assert all(verb in printed for verb in VERBS)
     printed = accepted("run", "--help")
     options = ("--method", "--preset", "--set", "--seed", "--out", "--resume", "--json", "--data")
     assert all(option in printed for option in options)

@@ -100,7 +100,7 @@ class CompareScreen:
         self.console.print(table)
         hows = [outcome.how for outcome in outcomes]
         counts = ", ".join(f"{hows.count(how)} {how}" for how in dict.fromkeys(hows))
-        ran = len(hows) - hows.count("kept") - hows.count("waiting")
+        ran = busy > 0
         spent = f" in {wall:,.0f} s; {workers} workers, busy {busy:.0f} % of it" if ran else ""
         self.console.print(f"{len(outcomes)} runs: {counts}{spent}.", soft_wrap=True)
         for outcome in outcomes:

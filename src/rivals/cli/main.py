@@ -22,6 +22,8 @@ rivals: continual learning on small devices. Rival units compete for each task; 
   rivals run digits-permuted --method finetune     the same machinery, forgetting
   rivals run digits --set epochs=5 --set units=4   change any setting
   rivals run digits --out DIR --resume             go on after a stop or a crash
+  rivals compare --benchmarks digits --seeds 0-2   a grid of methods and seeds, on all cores
+  rivals report runs/compare --out report          tables, plots and one page about many runs
   rivals info runs/digits-twta-default-0           what a run, or a ticket of it, holds
   rivals data                                      which data sets are there
   rivals bench --suite train                       what training costs here, against dense networks

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from rivals.report.figures import (
+    HIGH,
     INK,
     MUTED,
+    SIDE,
     Figure,
     colour,
     drawing,
@@ -35,12 +37,12 @@ def mean_matrix(group: Group) -> np.ndarray:
 
 def matrix(section: Section) -> Figure:
     """A panel a method: row i is every task's accuracy after learning task i."""
-    columns = min(4, len(section.groups))
+    columns = _columns(len(section.groups))
     rows = math.ceil(len(section.groups) / columns)
     found = [mean_matrix(group) for group in section.groups]
     low = min(np.nanmin(each) for each in found)
     high = max(np.nanmax(each) for each in found)
-    with drawing(2.75 * columns + 0.6, 2.75 * rows + 0.4) as canvas:
+    with drawing(12.4, 11.6 / columns * rows + 0.5) as canvas:
         panels = canvas.subplots(rows, columns, squeeze=False)
         for panel in panels.flat[len(found) :]:
             panel.set_axis_off()
@@ -72,8 +74,15 @@ def matrix(section: Section) -> Figure:
         )  # fmt: skip
 
 
+def _columns(panels: int) -> int:
+    """Panels in a row: at most five, the last row as full as can be."""
+    if panels <= 5:
+        return max(3, panels)
+    return max((3, 4, 5), key=lambda columns: ((panels - 1) % columns + 1) / columns)
+
+
 def _numbers(panel: Any, values: np.ndarray, low: float, high: float) -> None:
-    size = 7.5 if len(values) <= 5 else 5.5
+    size = 9 if len(values) <= 5 else 6
     for (i, j), value in np.ndenumerate(values):
         if not np.isnan(value):
             shade = "#111111" if value > low + 0.62 * (high - low) else "#ffffff"
@@ -83,7 +92,7 @@ def _numbers(panel: Any, values: np.ndarray, low: float, high: float) -> None:
 def over_tasks(section: Section) -> Figure:
     """The mean accuracy over the tasks seen so far, as tasks come."""
     x = range(1, section.tasks + 1)
-    with drawing(6.2, 3.9) as canvas:
+    with drawing(SIDE, HIGH) as canvas:
         axes = canvas.subplots()
         for group in section.groups:
             curves = np.array([[np.mean(row) for row in run["matrix"]] for run in group.runs])
@@ -112,7 +121,7 @@ def forgotten(section: Section) -> Figure:
     found = [group.spread(lambda run: run.summary["bti"]) for group in groups]
     means = [each.mean if each else 0.0 for each in found]
     spreads = [(each.deviation or 0.0) if each else 0.0 for each in found]
-    with drawing(6.2, max(2.2, 0.34 * len(groups) + 0.9)) as canvas:
+    with drawing(SIDE, max(HIGH, 0.27 * len(groups) + 0.7)) as canvas:
         axes = canvas.subplots()
         axes.barh(
             range(len(groups)), means, color=[colour(group) for group in groups], height=0.62,
@@ -140,5 +149,5 @@ def forgotten(section: Section) -> Figure:
 def _legend(canvas: Any, axes: Any, entries: int) -> None:
     canvas.legend(
         *axes.get_legend_handles_labels(),
-        loc="outside lower center", ncols=min(4, entries), columnspacing=1.4, handlelength=1.8,
+        loc="outside lower center", ncols=min(3, entries), columnspacing=1.4, handlelength=1.8,
     )  # fmt: skip

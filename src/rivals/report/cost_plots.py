@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from rivals.report.figures import (
+    HIGH,
     INK,
     LINE,
     MUTED,
     PAPER,
+    SIDE,
     Figure,
     colour,
     drawing,
@@ -25,8 +28,9 @@ APART = 13.0  # points between two labels
 def against_bytes(section: Section) -> Figure | None:
     return _against(
         section, lambda run: run.of_tickets("bytes"), f"{section.anchor}-bytes",
-        "Accuracy against deployed bytes", "bytes of a ticket (one task, as a file)",
+        "Accuracy against deployed bytes", "size of a ticket (one task, as a file)",
         "What is shipped to a device for one task, against accuracy with the task known.",
+        "B",
     )  # fmt: skip
 
 
@@ -34,7 +38,7 @@ def against_flops(section: Section) -> Figure | None:
     return _against(
         section, lambda run: run.summary["flops"] or None, f"{section.anchor}-flops",
         "Accuracy against training FLOPs", "training FLOPs of the whole stream",
-        "What training costs, everything charged, against accuracy with the task known.",
+        "What training costs, everything charged, against accuracy with the task known.", "",
     )  # fmt: skip
 
 
@@ -50,7 +54,7 @@ def front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def _against(
     section: Section, of: Callable[[FinishedRun], Any], name: str, title: str, axis: str,
-    caption: str,
+    caption: str, unit: str,
 ) -> Figure | None:  # fmt: skip
     points: list[tuple[Group, float, float, float]] = []
     for group in section.groups:
@@ -60,7 +64,7 @@ def _against(
             points.append((group, x, y.mean, y.deviation or 0.0))
     if not points:
         return None
-    with drawing(6.2, 4.1) as canvas:
+    with drawing(SIDE, HIGH) as canvas:
         axes = canvas.subplots()
         axes.set_xscale("log")
         edge = front([(x, y) for _, x, y, _ in points])
@@ -78,7 +82,7 @@ def _against(
         room = max(1.6, (high / low) ** 0.22)
         axes.set_xlim(low / room, high * room * 1.5)
         axes.margins(y=0.14)
-        axes.grid(which="minor", axis="x", visible=False)
+        _ticks(axes, unit)
         axes.set_xlabel(f"{axis}, log scale; less is better")
         axes.set_ylabel("accuracy %, task known")
         canvas.draw_without_rendering()
@@ -87,6 +91,26 @@ def _against(
             canvas, name, title,
             f"{caption} The dashed line joins what no other system beats in both.",
         )  # fmt: skip
+
+
+def _ticks(axes: Any, unit: str) -> None:
+    """A few round numbers on a logarithmic axis, in words: 200 kB, 5 G."""
+    low, high = axes.get_xlim()
+    found: list[float] = []
+    for steps in ((1,), (1, 3), (1, 2, 5)):
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        found = [s * 10.0**p for p in powers for s in steps if low <= s * 10.0**p <= high]
+        if len(found) >= 3:
+            break
+    axes.set_xticks(found, [_short(value, unit) for value in found])
+    axes.set_xticks([], minor=True)
+
+
+def _short(value: float, unit: str) -> str:
+    for size, letter in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 0.999 * size:
+            return f"{value / size:,.3g} {letter}{unit}"
+    return f"{value:.3g} {unit}".strip()
 
 
 def _labels(axes: Any, points: list[tuple[Group, float, float, float]]) -> None:

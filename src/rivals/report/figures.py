@@ -58,6 +58,9 @@ class Figure:
     wide: bool = False
 
 
+SIDE, HIGH = 5.4, 3.7  # inches of a plot that stands beside another
+
+
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[Any]:
     """An empty canvas in the style of the house."""

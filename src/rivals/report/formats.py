@@ -14,7 +14,7 @@ DIGITS = {"percent": 1, "points": 1, "count": 0, "seconds": 1, "megabytes": 0, "
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "–": "--", "−": "$-$", "×": r"$\times$", "·": r"$\cdot$",
+    "±": r"$\pm$", "†": r"$\dagger$", "–": "--", "−": "$-$", "×": r"$\times$", "·": r"$\cdot$",
 }  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def markdown(tables: list[tuple[str, Table]]) -> str:
     lines: list[str] = []
     for title, table in tables:
         lines += [f"## {_plain(title)}: {table.title.lower() if title else table.title}", ""]
-        lines.append("| " + " | ".join(_plain(column.head) for column in table.columns) + " |")
+        lines.append("| " + " | ".join(_plain(column.shown) for column in table.columns) + " |")
         rules = ("---" if column.style == "text" else "--:" for column in table.columns)
         lines.append("|" + "|".join(rules) + "|")
         for row in table.rows:
@@ -69,7 +69,7 @@ def markdown(tables: list[tuple[str, Table]]) -> str:
                 for cell, column in zip(row, table.columns, strict=True)
             ]
             lines.append("| " + " | ".join(cells) + " |")
-        lines += ["", *(f"{_plain(note)}\n" for note in table.notes)]
+        lines += ["", *(f"{_plain(note)}\n" for note in [*table.data, *table.notes])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -130,7 +130,7 @@ def latex(tables: list[tuple[str, Table]], label: str) -> str:
         f"\\label{{{label}}}",
         f"\\begin{{tabular}}{{{align}}}",
         "\\toprule",
-        " & ".join(_tex(column.head) for column in columns) + r" \\",
+        " & ".join(_tex(column.shown) for column in columns) + r" \\",
     ]
     for title, table in tables:
         lines.append("\\midrule")
@@ -144,7 +144,9 @@ def latex(tables: list[tuple[str, Table]], label: str) -> str:
             ]
             lines.append(" & ".join(cells) + r" \\")
     notes = dict.fromkeys(
-        f"{title}: {note}" if title else note for title, table in tables for note in table.notes
+        f"{title}: {note}" if title else note
+        for title, table in tables
+        for note in [*table.data, *table.notes]
     )
     lines += ["\\bottomrule", "\\end{tabular}", *(f"\n{_tex(note)}" for note in notes)]
     return "\n".join([*lines, "\\end{table}"]) + "\n"

@@ -58,4 +58,4 @@ def _bar(cell: Cell, column: Column) -> float | None:
     """How far a bar behind a percentage reaches; none where there is no percentage."""
     if column.style != "percent" or column.printed or cell.value is None or not column.better:
         return None
-    return round(max(0.0, min(100.0, cell.value)), 1)
+    return round(max(0.0, min(100.0, cell.value)) / 100, 3)

@@ -56,14 +56,23 @@ class FinishedRun:
         return mean(task["ticket"][fact] for task in self.results["tasks"])
 
     @cached_property
+    def layers(self) -> list[int]:
+        """The blocks of each layer that competes."""
+        facts = self._ticket(self.results["tasks"][0]["name"])
+        return [len(layer) for layer in facts["winners"]]
+
+    def _ticket(self, task: str) -> dict[str, Any]:
+        folder = quote(task, safe=" ").replace(".", "%2E")
+        return read_json(self.path / "tickets" / folder / "ticket.json", "ticket")
+
+    @cached_property
     def winners(self) -> list[list[int]]:
         """The winner of every block, a row a task, from the tickets; empty where there are none."""
         rows: list[list[int]] = []
         for task in self.results["tasks"]:
-            folder = quote(task["name"], safe=" ").replace(".", "%2E")
             try:
-                facts = read_json(self.path / "tickets" / folder / "ticket.json", "ticket")
-                rows.append([int(unit) for layer in facts["winners"] for unit in layer])
+                winners = self._ticket(task["name"])["winners"]
+                rows.append([int(unit) for layer in winners for unit in layer])
             except (RivalsError, LookupError, TypeError, ValueError):
                 return []
         return rows if rows and rows[0] and len({len(row) for row in rows}) == 1 else []

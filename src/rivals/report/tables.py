@@ -26,6 +26,11 @@ class Column:
     printed: bool = False  # in the paper
     better: str = ""  # high or low, where one system can be the best
     about: str = ""
+    subset: bool = False  # its numbers are on a subset of the data
+
+    @property
+    def shown(self) -> str:
+        return f"{self.head} †" if self.subset else self.head
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Table:
     columns: list[Column]
     rows: list[list[Cell]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)  # which subsets it is on
 
 
 SYSTEM = Column("method", "text")
@@ -73,16 +79,17 @@ def accuracy(section: Section) -> Table:
             *_who(group),
             _cell(group, lambda run: run.summary["accuracy"]["task_known"]),
             _cell(group, lambda run: run.summary["accuracy"]["task_inferred"]),
-            Cell(paper.figure("accuracy", section.benchmark, group.method, share)),
+            Cell(paper.accuracy(section.benchmark, group.method, share)),
             _cell(group, lambda run: run.summary["retained"]["nominal"]),
             _cell(group, lambda run: run.summary["retained"]["effective"]),
             _cell(group, lambda run: run.summary["retained"].get("weights")),
             Cell(paper.millions(group.method, share)),
         ])  # fmt: skip
-    if section.benchmark in ("cifar100", "tiny-imagenet") and "twta" in _methods(section):
+    printed = [row[4].value for row in table.rows if row[0].text.startswith("TWTA")]
+    if any(value is not None for value in printed):
         table.notes.append(
-            "The paper heads its TWTA row J = 32 (3.125 %); its figure here is that of J = 8 in "
-            "its Table 4."
+            "The paper heads its TWTA figures J = 32, yet they equal J = 8 in its Table 4 where "
+            "both are printed."
         )
     return _finished(table, section)
 
@@ -175,7 +182,7 @@ def overview(found: list[Section], known: bool = True) -> Table:
     """Every method on every benchmark, one number each."""
     label = "task known" if known else "task unknown"
     name = "overview" if known else "overview-unknown"
-    columns = [SYSTEM, *(Column(s.title, better="high") for s in found)]
+    columns = [SYSTEM, *(Column(s.title, better="high", subset=bool(s.subset)) for s in found)]
     table = Table(name, f"Accuracy %, {label}", columns)
     key = "task_known" if known else "task_inferred"
     every = sorted((group for s in found for group in s.groups), key=rank)
@@ -188,17 +195,13 @@ def overview(found: list[Section], known: bool = True) -> Table:
         ]  # fmt: skip
         table.rows.append([Cell(text=text), *cells])
     references = {g.label for s in found for g in s.groups if g.reference}
-    table.notes += [f"{s.title}: {s.subset}." for s in found if s.subset]
+    table.data = [f"† {s.title}: {s.subset}." for s in found if s.subset]
     return _best(table, references)
 
 
 BUILDERS: dict[str, Callable[[Section], Table]] = {
     "accuracy": accuracy, "cost": cost, "bti": bti, "blocks": blocks
 }  # fmt: skip
-
-
-def _methods(section: Section) -> set[str]:
-    return {group.method for group in section.groups}
 
 
 def _who(group: Group) -> list[Cell]:
@@ -212,9 +215,9 @@ def _cell(group: Group, of: Callable[[FinishedRun], Any]) -> Cell:
 
 def _finished(table: Table, section: Section) -> Table:
     if section.subset:
-        table.notes.insert(0, f"On a subset. {section.subset}.")
-    if any(column.printed for column in table.columns) and _printed(table):
-        table.notes.append("The paper's figures are printed there for complete data.")
+        table.data = [f"On a subset. {section.subset}."]
+    if _printed(table):
+        table.notes.append("Columns headed paper: as printed there, for complete data.")
     return _best(table, {group.label for group in section.groups if group.reference})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 
-from rivals.report.figures import MUTED, Figure, drawing, finish, task_ticks
+from rivals.report.figures import HIGH, MUTED, PAPER, SIDE, Figure, drawing, finish, task_ticks
 from rivals.report.groups import Group, Section
 
 FEW_UNITS = 10  # colours that can be told apart
@@ -36,6 +36,8 @@ def winner_map(section: Section) -> Figure | None:
         _plain(axes)
         ticks = task_ticks(len(winners))
         axes.set_yticks([t - 1 for t in ticks], [str(t) for t in ticks])
+        for edge in np.cumsum(group.runs[0].layers)[:-1]:
+            axes.axvline(edge - 0.5, color=PAPER, linewidth=2.2)
         axes.set_xlabel("blocks, layer by layer")
         axes.set_ylabel("task")
         at = list(range(units)) if few else None
@@ -60,9 +62,10 @@ def overlap(section: Section) -> Figure | None:
     mean = np.mean(shares, axis=0)
     np.fill_diagonal(mean, np.nan)
     chance = group.mean(lambda run: run.summary.get("overlap_by_chance"))
-    with drawing(5.4, 4.4) as canvas:
+    with drawing(SIDE, HIGH) as canvas:
         axes = canvas.subplots()
-        picture = axes.imshow(mean, cmap="magma", interpolation="none", vmin=0)
+        high = max(float(np.nanmax(mean)), chance or 0.0)
+        picture = axes.imshow(mean, cmap="magma", interpolation="none", vmin=0, vmax=1.05 * high)
         _plain(axes)
         ticks = task_ticks(len(mean))
         for set_ticks in (axes.set_xticks, axes.set_yticks):
@@ -73,7 +76,7 @@ def overlap(section: Section) -> Figure | None:
         bar.outline.set_visible(False)
         bar.set_label("blocks with the same winner, %")
         if chance is not None:
-            bar.ax.axhline(chance, color="#ffffff", linewidth=1.6)
+            bar.ax.axhline(chance, color="#ffffff", linewidth=2)
         by_chance = (
             "" if chance is None else f" By chance it would be {chance:.1f} %, the white line."
         )
@@ -100,7 +103,7 @@ def room(section: Section) -> Figure | None:
         return None
     layers = list(group.runs[0]["tasks"][0]["free"])
     x = range(1, section.tasks + 1)
-    with drawing(6.2, 3.9) as canvas:
+    with drawing(SIDE, HIGH) as canvas:
         axes = canvas.subplots()
         shades = _shades(len(layers))
         for layer, shade in zip(layers, shades, strict=True):
