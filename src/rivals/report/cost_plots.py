@@ -8,8 +8,6 @@ from typing import Any
 
 from rivals.report.figures import (
     HIGH,
-    INK,
-    LINE,
     MUTED,
     PAPER,
     SIDE,
@@ -127,10 +125,8 @@ def _labels(axes: Any, points: list[tuple[Group, float, float, float]]) -> None:
         while any(abs(at - oy) < APART and abs(start - ox) < width for ox, oy in placed):
             at -= 1.0
         placed.append((start, at))
-        moved = py - at > 4
         axes.annotate(
             group.label, (x, y), xytext=(-9 if left else 9, at - py), textcoords="offset points",
-            ha="right" if left else "left", va="center", fontsize=9, color=INK,
+            ha="right" if left else "left", va="center", fontsize=9, color=colour(group),
             fontweight="bold" if group.method == "twta" else "normal",
-            arrowprops={"arrowstyle": "-", "color": LINE, "linewidth": 0.8} if moved else None,
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import mean, stdev
@@ -135,7 +135,11 @@ def _no_seed_twice(group: Group) -> None:
 
 
 def _label(groups: list[Group]) -> None:
-    """The name of each system; where a method stands twice, with what tells it apart."""
+    """The name of each system; where a method stands twice, with what tells it apart.
+
+    What most systems of the section have is not said: `TWTA` and `TWTA J = 32`.
+    """
+    usual = _usual(groups)
     by_method: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_method[group.method].append(group)
@@ -146,13 +150,26 @@ def _label(groups: list[Group]) -> None:
         if "preset" in differing and len({s["preset"] for s in settings}) == len(same):
             differing = ["preset"]
         for variant, (group, values) in enumerate(zip(same, settings, strict=True)):
-            told = [_told(key, values.get(key)) for key in differing[:2]]
+            odd = [key for key in differing if usual.get(key, "") != repr(values.get(key))]
+            told = [_told(key, values.get(key)) for key in odd[:2]]
             group.variant = variant
             group.label = " ".join([NAMES.get(method, method), *filter(None, [", ".join(told)])])
         for label in {group.label for group in same}:
             alike = [group for group in same if group.label == label]
             for number, group in enumerate(alike if len(alike) > 1 else [], start=1):
                 group.label += f" ({number})"
+
+
+def _usual(groups: list[Group]) -> dict[str, str]:
+    """The value that most systems have of each setting that every system has."""
+    settings = [_settings(group.runs[0]) for group in groups]
+    shared = set.intersection(*(set(each) for each in settings))
+    found = {}
+    for key in shared:
+        counts = Counter(repr(each[key]) for each in settings).most_common(2)
+        if len(counts) == 1 or counts[0][1] > counts[1][1]:
+            found[key] = counts[0][0]
+    return found
 
 
 def _told(key: str, value: Any) -> str:

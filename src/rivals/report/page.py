@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -34,6 +35,9 @@ def page(overviews: list[Table], chapters: list[Chapter], title: str) -> str:
     )
     environment.filters["words"] = words
     environment.filters["svg"] = lambda figure: Markup(_labelled(figure))
+    environment.filters["tight"] = lambda head: head.replace(" %", "\u00a0%").replace(
+        " †", "\u00a0†"
+    )
     environment.globals["bar"] = _bar
     runs = [run for chapter in chapters for run in chapter.section.runs]
     facts: dict[str, Any] = {
