@@ -57,9 +57,9 @@ def _against(
     points: list[tuple[Group, float, float, float]] = []
     for group in section.groups:
         x = group.mean(of)
-        y = group.spread(lambda run: run.summary["accuracy"]["task_known"])
-        if x and y:
-            points.append((group, x, y.mean, y.deviation or 0.0))
+        reached = group.spread(lambda run: run.summary["accuracy"]["task_known"])
+        if x and reached:
+            points.append((group, x, reached.mean, reached.deviation or 0.0))
     if not points:
         return None
     with drawing(SIDE, HIGH) as canvas:

@@ -33,7 +33,7 @@ COLOURS = {
 OTHERS = ("#5b8def", "#d97f30", "#4aa564", "#a86bc4", "#c4577f", "#6f7f95")
 MARKERS = "osD^vP*X"
 DASHES = ("-", "--", ":", "-.")
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.family": "sans-serif", "font.size": 10, "axes.titlesize": 10.5, "axes.labelsize": 10,
     "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.titlepad": 8,
     "text.color": INK, "axes.labelcolor": MUTED, "axes.titlecolor": INK, "axes.edgecolor": LINE,

@@ -35,9 +35,7 @@ def page(overviews: list[Table], chapters: list[Chapter], title: str) -> str:
     )
     environment.filters["words"] = words
     environment.filters["svg"] = lambda figure: Markup(_labelled(figure))
-    environment.filters["tight"] = lambda head: head.replace(" %", "\u00a0%").replace(
-        " †", "\u00a0†"
-    )
+    environment.filters["tight"] = lambda head: re.sub(" (?=[%†])", "\u00a0", head)
     environment.globals["bar"] = _bar
     runs = [run for chapter in chapters for run in chapter.section.runs]
     facts: dict[str, Any] = {

@@ -59,7 +59,8 @@ def block_size(benchmark: str, units: int) -> dict[str, float]:
 
 
 def _row(table: str, method: str, share: float) -> dict[str, Any] | None:
-    for row in _figures()[table]["rows"]:
+    rows: list[dict[str, Any]] = _figures()[table]["rows"]
+    for row in rows:
         if row["method"] != method:
             continue
         if row["share"] is None or abs(share - row["share"]) <= NEAR * row["share"]:

@@ -53,7 +53,7 @@ class FinishedRun:
 
     def of_tickets(self, fact: str) -> float:
         """The mean over tasks of the weights, bytes or MACs of a ticket."""
-        return mean(task["ticket"][fact] for task in self.results["tasks"])
+        return float(mean(task["ticket"][fact] for task in self.results["tasks"]))
 
     @cached_property
     def layers(self) -> list[int]:
