@@ -23,13 +23,13 @@ from rivals.tickets import Ticket
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
 Spawn = Callable[..., Any]
-VERBS = ("run", "info", "export", "bench", "data")
+VERBS = ("run", "compare", "report", "info", "export", "bench", "data")
 
 
 def test_bare_it_shows_examples(accepted: Accepted) -> None:
     printed = accepted()
     commands = re.findall(r"^  rivals (\w+)", printed, re.MULTILINE)
-    assert {"run", "info", "data"} <= set(commands)
+    assert set(VERBS) == set(commands)
     assert "--resume" in printed
     assert all(len(line) <= 100 for line in printed.splitlines())
 

@@ -19,6 +19,7 @@ import torch
 import typer
 
 from rivals.cli.main import app, main
+from rivals.compare.grid import from_file, from_words
 from rivals.errors import RivalsError
 from rivals.methods import methods
 from rivals.methods.twta_settings import TWTASettings
@@ -215,6 +216,17 @@ def test_commands_parse(words: list[str]) -> None:
     if words[0] == "run":
         changes = parse_overrides(list(given["set_"] or []))
         resolve(given["benchmark"], given["method"], given["preset"], given["seed"], changes)
+
+
+def test_grids_of_a_page_are_valid(tmp_path: Path) -> None:
+    (text,) = [text for _, text in blocks(named("compare"), "yaml")]
+    (tmp_path / "grid.yaml").write_text(text)
+    assert len(from_file(tmp_path / "grid.yaml")) == 2 * 2 * 3 + 2 * 3 + 1
+    for words in commands(named("compare"), "rivals compare"):
+        given = parsed(["compare", *words[1:]])
+        if given["grid"] is None:
+            preset = given["preset"] or "default"
+            assert from_words(given["benchmarks"], given["methods"], given["seeds"], preset, [])
 
 
 def test_a_wrong_command_would_be_noticed() -> None:

@@ -73,6 +73,10 @@ def make_folder(path: Path) -> None:
         ) from error
 
 
+class BusyError(RivalsError):
+    """Another process is at work in a folder."""
+
+
 class Lock:
     """One writer at a time in a folder. The system lets go of it when the process ends, however."""
 
@@ -82,7 +86,7 @@ class Lock:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             self.release()
-            raise RivalsError(
+            raise BusyError(
                 f"Another process is at work in {folder}; wait for it, or stop it."
             ) from error
 

@@ -8,9 +8,11 @@ from typing import Any
 import typer
 
 from rivals.cli.bench import bench
+from rivals.cli.compare import compare
 from rivals.cli.data import app as data
 from rivals.cli.export import export
 from rivals.cli.info import info
+from rivals.cli.report import report
 from rivals.cli.run import run
 from rivals.errors import RivalsError
 
@@ -21,6 +23,8 @@ rivals: continual learning on small devices. Rival units compete for each task; 
   rivals run digits-permuted --method finetune          the same machinery, forgetting
   rivals run digits --set epochs=5 --set units=4        change any setting
   rivals run digits --out DIR --resume                  go on after a stop or a crash
+  rivals compare --benchmarks digits --seeds 0-2        a grid of methods and seeds, on all cores
+  rivals report runs/compare --out report               tables, plots and one page of many runs
   rivals info runs/digits-twta-default-0                what a run, or a ticket of it, holds
   rivals export --model DIR --task 4-5 --to onnx t.onnx a file for a device, checked
   rivals data                                           which data sets are there
@@ -35,6 +39,8 @@ app = typer.Typer(
 )  # fmt: skip
 app.command("run")(run)
 app.command("info")(info)
+app.command("compare")(compare)
+app.command("report")(report)
 app.command("export")(export)
 app.command("bench")(bench)
 app.add_typer(data, name="data")

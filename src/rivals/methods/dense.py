@@ -47,7 +47,9 @@ class Finetune(Method):
         self.networks: dict[str, DenseNetwork] = {}
         self.optimiser: torch.optim.Optimizer | None = None
         self.current = ""
-        self.build("trial")  # a network that cannot be built is refused before anything is written
+        # A network that cannot be built, or be cut into tickets, is refused before any work.
+        self.build("trial")
+        self.plan.native(seed)
 
     def build(self, task: str) -> DenseNetwork:
         return self.twin(self.seed.child("network"))

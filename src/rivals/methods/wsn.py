@@ -71,7 +71,6 @@ class WSN(Finetune):
     def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
         self.frozen: list[Tensor] = []  # weights that earlier tasks use, layer by layer
         super().__init__(plan, settings, seed)
-        plan.native(seed)  # widths that no ticket could have are refused for all methods alike
 
     def build(self, task: str) -> ScoredNetwork:
         s, seed = self.settings, self.seed.child("network")

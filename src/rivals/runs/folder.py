@@ -96,10 +96,10 @@ class RunFolder:
         for key in wanted:
             if key == "versions":
                 continue
-            difference = _difference(stored.get(key), wanted[key], key)
-            if difference:
+            differs = difference(stored.get(key), wanted[key], key)
+            if differs:
                 raise RivalsError(
-                    f"{self.path} holds another run: {difference}; "
+                    f"{self.path} holds another run: {differs}; "
                     "resume with the settings it was started with, or choose another --out."
                 )
         with self._reachable():
@@ -140,11 +140,11 @@ def config(settings: Settings, stream: Stream) -> dict[str, Any]:
     }
 
 
-def _difference(stored: Any, wanted: Any, name: str) -> str:
+def difference(stored: Any, wanted: Any, name: str) -> str:
     """The first setting in which two configurations differ, in words; empty if none."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in {**stored, **wanted}:
-            found = _difference(stored.get(key), wanted.get(key), key)
+            found = difference(stored.get(key), wanted.get(key), key)
             if found:
                 return found
         return ""

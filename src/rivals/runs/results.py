@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
-from rivals.errors import RivalsError
-from rivals.files import read_json, write_json
+from rivals.files import write_json
 from rivals.methods import Method
 from rivals.metrics import matrix
 from rivals.metrics.cost import cost
 from rivals.metrics.overlap import consecutive_overlap, overlap_by_chance
 from rivals.runs import evaluate
+from rivals.runs.result_file import FORMAT, check, read_results
 from rivals.seeds import Seed
 from rivals.tasks import Lesson, Stream
 
-FORMAT = 1
+__all__ = ["Results", "read_results"]
 
 
 class Results:
@@ -111,28 +106,6 @@ class Results:
     def write(self, path: Path) -> None:
         check(self.content, path)
         write_json(path, self.content)
-
-
-def read_results(path: Path) -> dict[str, Any]:
-    """The content of a results file, checked against the schema."""
-    content = read_json(path, "results file")
-    check(content, path)
-    return content
-
-
-@cache
-def schema() -> Any:
-    return json.loads((resources.files("rivals") / "runs" / "results.schema.json").read_text())
-
-
-def check(content: dict[str, Any], path: Path) -> None:
-    try:
-        jsonschema.validate(content, schema())
-    except jsonschema.ValidationError as error:
-        where = "/".join(str(step) for step in error.absolute_path) or "the top"
-        raise RivalsError(
-            f"The results file {path} does not fit its schema at {where}: {error.message[:120]}."
-        ) from error
 
 
 def _mean(values: list[float]) -> float:

@@ -1,0 +1,1 @@
+"""Tables, plots and one page, made from the files of runs alone; torch is never imported."""

@@ -1,0 +1,506 @@
+"""`rivals report`: the numbers are those of the runs, the paper's stand apart, the page works."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rivals.cli.main import main
+from rivals.errors import RivalsError
+from rivals.report import paper
+from rivals.report.accuracy_plots import over_tasks
+from rivals.report.cost_plots import front
+from rivals.report.formats import markdown, words
+from rivals.report.groups import sections
+from rivals.report.runs import read
+from rivals.report.tables import BUILDERS, Cell, Column, accuracy, blocks, bti, cost, overview
+from rivals.report.winner_plots import shared_winners, winner_map
+
+Accepted = Callable[..., str]
+Refused = Callable[..., str]
+Spawn = Callable[..., Any]
+CHROMIUM = shutil.which("chromium")
+SUBSET = "CIFAR-100: 150 of 500 training images a class"
+
+
+def a_run(
+    folder: Path, benchmark: str = "cifar100", method: str = "twta", seed: int = 0, tasks: int = 4,
+    preset: str = "small", subset: str = SUBSET, units: int | None = None, names: str = "split-{}",
+    level: float = 60.0, nominal: float | None = None,
+) -> Path:  # fmt: skip
+    """The files of a finished run with made-up numbers that depend on its seed."""
+    if method == "twta" and units is None:
+        units = 8
+    loss = 0.0 if units else 5.0
+    matrix = [
+        [round(level + seed + j - loss * (i - j), 3) for j in range(i + 1)] for i in range(tasks)
+    ]
+    forgotten = loss * (tasks - 1) / 2 if tasks > 1 else 0.0
+    entries = []
+    for task in range(tasks):
+        entry: dict[str, Any] = {
+            "name": names.replace("{}", str(task)), "classes": ["a", "b"],
+            "accuracy": matrix[task][-1],
+            "validation_accuracy": 50.0, "flops": 1e9 * (1 + seed),
+            "ticket": {"weights": 1000, "bytes": 4000 + 10 * seed, "macs": 5000},
+        }  # fmt: skip
+        if units:
+            entry |= {"units": [units, units], "free": {"layer0": 1 - task / 10, "layer1": 0.9}}
+        entries.append(entry)
+    accuracy_ = mean(matrix[-1])
+    share = nominal if nominal is not None else 100 / units if units else 100.0
+    results = {
+        "format": 1, "benchmark": benchmark, "method": method, "preset": preset, "seed": seed,
+        "subset": subset, "complete": True, "tasks": entries, "matrix": matrix,
+        "inferred": [
+            {"after": tasks, "accuracy": [30.0 + seed] * tasks, "task_accuracy": [40.0] * tasks}
+        ],
+        "summary": {
+            "accuracy": {
+                "task_known": accuracy_, "task_inferred": 30.0 + seed, "when_learned": level + 1,
+            },
+            "bti": forgotten, "bwt": -forgotten, "forgetting": forgotten,
+            "overlap": 10.0 if units else None, "overlap_by_chance": 12.5 if units else None,
+            "retained": {"nominal": share, "effective": share / 4, "weights": 1000.0},
+            "flops": sum(entry["flops"] for entry in entries),
+            "bytes": {"weights": 8000, "tasks": 500},
+        },
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text(json.dumps(results))
+    measured = {
+        "host": "Linux x86_64",
+        "total_train_seconds": 10.0 + seed,
+        "peak_memory_bytes": 3e8,
+    }
+    (folder / "measured.json").write_text(json.dumps(measured))
+    config = {
+        "format": 1, "benchmark": benchmark, "method": method, "preset": preset, "seed": seed,
+        "stream": {"tasks": tasks}, "network": {"units": units or 8}, "training": {"epochs": 10},
+    }  # fmt: skip
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    for number, entry in enumerate(entries if units else []):
+        ticket = folder / "tickets" / entry["name"]
+        if "/" in entry["name"]:
+            continue
+        ticket.mkdir(parents=True)
+        winners = [[(number + b + seed) % (units or 1) for b in range(6)], [0, number % 2]]
+        (ticket / "ticket.json").write_text(json.dumps({"winners": winners}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two benchmarks, three methods, three seeds; TWTA with two block sizes on one of them."""
+    root = tmp_path_factory.mktemp("runs")
+    for seed in range(3):
+        for method, level in (("twta", 61.0), ("gpm", 58.0), ("finetune", 40.0)):
+            a_run(root / f"c-{method}-{seed}", "cifar100", method, seed, level=level)
+            a_run(root / f"d-{method}-{seed}", "digits", method, seed, subset="", level=level)
+        a_run(root / f"c-j32-{seed}", "cifar100", "twta", seed, units=32, level=57.0)
+    return root
+
+
+@pytest.fixture(scope="session")
+def report(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report") / "deep" / "report"
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(runs), "--out", str(out), "--title", "A & B <compared>"])
+    assert ended.value.code == 0
+    return out
+
+
+def table_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# Numbers ------------------------------------------------------------------------------------------
+
+
+def test_means_and_deviations_are_those_of_the_seeds(runs: Path, report: Path) -> None:
+    row = next(
+        row for row in table_of(report / "accuracy.csv")
+        if (row["benchmark"], row["method"]) == ("cifar100", "GPM")
+    )  # fmt: skip
+    files = [json.loads((runs / f"c-gpm-{seed}" / "results.json").read_text()) for seed in range(3)]
+    known = [each["summary"]["accuracy"]["task_known"] for each in files]
+    assert float(row["task known %"]) == pytest.approx(mean(known))
+    assert float(row["task known % deviation"]) == pytest.approx(stdev(known), rel=1e-5)
+    assert float(row["task unknown %"]) == pytest.approx(31.0)
+    assert (row["seeds"], row["paper %"], row["subset"]) == ("3", "62.4", SUBSET)
+    costs = next(
+        row for row in table_of(report / "cost.csv")
+        if (row["benchmark"], row["method"]) == ("cifar100", "GPM")
+    )  # fmt: skip
+    assert float(costs["training FLOPs"]) == pytest.approx(mean([4e9, 8e9, 12e9]))
+    assert float(costs["seconds"]) == pytest.approx(11.0)
+    assert float(costs["ticket bytes"]) == pytest.approx(4010)
+    assert float(costs["to go on bytes"]) == pytest.approx(8500)
+
+
+def test_known_and_unknown_stand_side_by_side_and_subsets_say_so(report: Path) -> None:
+    for name in ("accuracy", "cost", "bti", "blocks"):
+        for ending in ("md", "csv", "tex"):
+            assert SUBSET in (report / f"{name}.{ending}").read_text(), (name, ending)
+    text = (report / "accuracy.md").read_text()
+    assert "| task known % | task unknown % | paper % |" in text
+    line = next(line for line in text.splitlines() if line.startswith("| GPM"))
+    assert line.startswith("| GPM | 3 | ")
+    assert "| 31.0 ± 1.0 | 62.40 |" in line
+    page = (report / "report.html").read_text()
+    assert page.count('<span class="badge">subset</span>') == 1
+    assert SUBSET in page
+
+
+def test_the_effect_of_block_size(runs: Path) -> None:
+    (cifar, _) = sections(read([runs]))
+    table = blocks(cifar)
+    heads = [column.head for column in table.columns]
+    values = [dict(zip(heads, row, strict=True)) for row in table.rows]
+    assert [row["J"].value for row in values] == [8, 32]
+    assert [row["method"].text for row in values] == ["TWTA", "TWTA J = 32"]
+    assert [row["paper %"].value for row in values] == [66.53, 65.40]
+    assert [row["paper seconds"].value for row in values] == [1039.73, 785.93]
+    assert [row["kept, nominal %"].value for row in values] == [12.5, 3.125]
+
+
+def test_what_is_forgotten(runs: Path) -> None:
+    (cifar, digits) = sections(read([runs]))
+    rows = {row[0].text: row for row in bti(cifar).rows}
+    assert rows["GPM"][4].value == 7.5
+    assert rows["GPM"][5].value == 12.44
+    assert rows["TWTA"][4] == Cell(0.0, 0.0, best=True)
+    assert rows["finetune"][5].value is None
+    assert all(row[5].value is None for row in bti(digits).rows)
+
+
+def test_the_best_is_marked_references_aside(tmp_path: Path) -> None:
+    for method, level in (("twta", 50.0), ("gpm", 60.0), ("joint", 90.0)):
+        a_run(tmp_path / method, method=method, level=level, units=8)
+    (section,) = sections(read([tmp_path]))
+    marked = {row[0].text: row[2].best for row in accuracy(section).rows}
+    assert marked == {"TWTA": False, "GPM": True, "joint": False}
+    over = overview([section])
+    assert {row[0].text: row[1].best for row in over.rows} == marked
+
+
+def test_operating_points_find_their_row_of_the_paper(tmp_path: Path) -> None:
+    for share, training in ((50.0, 0.5), (8.0, 0.08), (30.0, 0.3)):
+        folder = a_run(tmp_path / f"wsn-{share}", method="wsn", nominal=share)
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config["training"]["density"] = training
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    (section,) = sections(read([tmp_path]))
+    rows = {row[0].text: (row[4].value, row[8].value) for row in accuracy(section).rows}
+    assert rows == {
+        "WSN density 0.5": (64.41, 4.2),
+        "WSN density 0.3": (None, None),
+        "WSN density 0.08": (63.24, 0.68),
+    }
+
+
+def test_the_paper_is_transcribed() -> None:
+    content = yaml.safe_load((Path(paper.__file__).parent / "paper.yaml").read_text())
+    assert len(content["accuracy"]["rows"]) == 15
+    assert len(content["flops"]["rows"]) == 2
+    assert len(content["bti"]["rows"]) == 12
+    assert all(len(rows) == 5 for rows in content["blocks"].values())
+    for table in ("accuracy", "flops", "bti"):
+        assert all(len(row["values"]) == 5 for row in content[table]["rows"])
+    assert paper.figure("accuracy", "five-datasets", "llt", 6.87) == 75.13
+    assert paper.figure("accuracy", "pmnist", "gem", 100) is None
+    assert paper.figure("flops", "omniglot-rotation", "sparcl", 5) == 4.4e16
+    assert paper.figure("bti", "tiny-imagenet", "twta", 12.5) == 2.5
+    assert paper.figure("accuracy", "digits", "twta", 12.5) is None
+    assert paper.millions("twta", 3.125) == 0.0975
+    assert paper.millions("twta", 12.5) is None  # never the size of J = 32 beside J = 8
+    assert paper.accuracy("cifar100", "twta", 12.5) == 66.53
+    assert paper.accuracy("cifar100", "twta", 3.125) == 65.40
+    assert paper.accuracy("pmnist", "twta", 12.5) == 85.92
+    assert paper.accuracy("pmnist", "twta", 25) is None
+    assert paper.block_size("cifar100", 3) == {}
+
+
+def test_numbers_in_words() -> None:
+    assert words(Cell(51.62, 0.44), Column("x")) == "51.6 ± 0.4"
+    assert words(Cell(51.62, None), Column("x")) == "51.6"
+    assert words(Cell(51.62, 0.01), Column("x")) == "51.6"
+    assert words(Cell(-0.01), Column("x", "points")) == "0.0"
+    assert words(Cell(-3.21), Column("x", "points")) == "−3.2"
+    assert words(Cell(1.126e11, 2e9), Column("x", "flops")) == "(1.13 ± 0.02) × 10¹¹"
+    assert words(Cell(9.999e15), Column("x", "flops")) == "10.00 × 10¹⁵"
+    assert words(Cell(27142.0), Column("x", "count")) == "27,142"
+    assert words(Cell(), Column("x")) == "–"
+
+
+def test_pareto_front_and_overlap() -> None:
+    assert front([(3, 5), (1, 1), (2, 5), (4, 4), (5, 9), (1, 0)]) == [(1, 1), (2, 5), (5, 9)]
+    same = shared_winners(np.array([[0, 1, 2, 3], [0, 1, 0, 0], [3, 2, 1, 0]]))
+    assert same.tolist() == [[100, 50, 0], [50, 100, 25], [0, 25, 100]]
+
+
+# What may be put together -------------------------------------------------------------------------
+
+
+def test_only_what_is_comparable_shares_a_section(tmp_path: Path) -> None:
+    a_run(tmp_path / "a", preset="small", subset=SUBSET)
+    a_run(tmp_path / "b", preset="full", subset="")
+    a_run(tmp_path / "c", "digits", tasks=4, subset="")
+    a_run(tmp_path / "d", "digits", tasks=9, subset="")
+    assert [section.title for section in sections(read([tmp_path]))] == [
+        "cifar100 full", "cifar100 small", "digits 4 tasks", "digits 9 tasks",
+    ]  # fmt: skip
+
+
+def test_one_seed_has_no_deviation_and_little_is_enough(tmp_path: Path, accepted: Accepted) -> None:
+    folder = a_run(tmp_path / "runs" / "only", tasks=1)
+    for name in ("config.yaml", "measured.json"):
+        (folder / name).unlink()
+    shutil.rmtree(folder / "tickets")
+    results = json.loads((folder / "results.json").read_text())
+    results["inferred"], results["summary"]["accuracy"]["task_inferred"] = [], None
+    (folder / "results.json").write_text(json.dumps(results))
+    said = accepted("report", folder, "--out", tmp_path / "out")
+    assert said.startswith("1 runs in ")
+    assert "±" not in (tmp_path / "out" / "accuracy.md").read_text()
+    (section,) = sections(read([folder]))
+    assert cost(section).rows[0][4] == Cell()
+    assert not (tmp_path / "out" / "plots" / "cifar100-winners.svg").exists()
+
+
+def test_a_real_run_is_reported(finished: Path, tmp_path: Path, accepted: Accepted) -> None:
+    said = json.loads(accepted("report", finished, "--out", tmp_path / "out", "--json"))
+    assert said["runs"] == [str(finished)]
+    assert all(Path(file).exists() for file in said["files"])
+    names = {Path(file).name for file in said["files"]}
+    for plot in (
+        "matrix",
+        "over-tasks",
+        "forgetting",
+        "bytes",
+        "flops",
+        "winners",
+        "overlap",
+        "room",
+    ):
+        assert f"digits-{plot}.svg" in names
+    results = json.loads((finished / "results.json").read_text())
+    (row,) = table_of(tmp_path / "out" / "accuracy.csv")
+    assert float(row["task known %"]) == pytest.approx(results["summary"]["accuracy"]["task_known"])
+    overlap = results["summary"]["overlap"]
+    (run,) = read([finished])
+    assert shared_winners(np.array(run.winners))[0, 1] == pytest.approx(overlap)
+
+
+def test_the_same_runs_give_the_same_bytes(runs: Path, report: Path) -> None:
+    for table in ("accuracy", "cost", "bti"):
+        again = [
+            build(section) for section in sections(read([runs])) for build in [BUILDERS[table]]
+        ]
+        assert (
+            markdown([(s, t) for s, t in zip(("cifar100", "digits"), again, strict=True)])
+            == (report / f"{table}.md").read_text()
+        )
+    section = sections(read([runs]))[1]
+    for plot in (over_tasks, winner_map):
+        figure = plot(section)
+        assert figure is not None
+        assert figure.svg + "\n" == (report / "plots" / f"{figure.name}.svg").read_text()
+
+
+def test_torch_is_never_imported(runs: Path, tmp_path: Path, spawn: Spawn) -> None:
+    code = (
+        "import sys\n"
+        "from rivals.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\n"
+        "except SystemExit as ended:\n    assert ended.code == 0, ended.code\n"
+        "print(sorted(m for m in sys.modules if m.partition('.')[0] in ('torch', 'scipy')))\n"
+    )
+    few = [runs / f"d-{method}-0" for method in ("twta", "gpm")]
+    printed, errors = spawn("-c", code, "report", *few, "--out", tmp_path / "out").communicate()
+    assert printed.splitlines()[-1] == "[]", errors
+
+
+# Mistakes -----------------------------------------------------------------------------------------
+
+
+def test_mistakes_are_one_sentence(
+    tmp_path: Path, stopped: Path, refused: Refused, accepted: Accepted
+) -> None:
+    out = tmp_path / "out"
+    good = a_run(tmp_path / "runs" / "good")
+    assert "holds no run" in refused("report", tmp_path / "runs" / "good" / "tickets", "--out", out)
+    assert "(No such file or directory)" in refused("report", tmp_path / "none", "--out", out)
+    assert "is no folder" in refused("report", good / "results.json", "--out", out)
+    assert "is not finished (1 tasks are done)" in refused("report", stopped, "--out", out)
+    said = refused("report", stopped, "--finished-only", "--out", out)
+    assert "None of these runs is finished" in said
+    (tmp_path / "file").write_text("")
+    assert "is a file" in refused("report", good, "--out", tmp_path / "file")
+    assert "Could not make" in refused("report", good, "--out", tmp_path / "file" / "below")
+    assert "Missing argument" in refused("report", "--out", out)
+    again = a_run(tmp_path / "runs" / "again")
+    assert "are the same run (seed 0)" in refused("report", good, again, "--out", out)
+    assert not out.exists() or not list(out.iterdir())
+    shutil.copytree(stopped, tmp_path / "both" / "stopped")
+    shutil.copytree(good, tmp_path / "both" / "good")
+    said = accepted("report", tmp_path / "both", "--finished-only", "--out", out)
+    assert said.startswith("1 runs in")
+
+
+def test_damaged_files_are_one_sentence(tmp_path: Path, refused: Refused) -> None:
+    good = a_run(tmp_path / "run")
+    results = json.loads((good / "results.json").read_text())
+    broken: list[tuple[str, str]] = [
+        ("{", "not valid JSON"),
+        ("[]", "holds no JSON object"),
+        (json.dumps({**results, "matrix": 3}), "does not fit its schema"),
+        (json.dumps({**results, "matrix": []}), "not one row a task"),
+        (json.dumps({**results, "tasks": [], "matrix": []}), "has no tasks"),
+        (json.dumps({**results, "summary": {"bti": 1}}), "does not fit its schema"),
+    ]
+    for text, reason in broken:
+        (good / "results.json").write_text(text)
+        assert reason in refused("report", good, "--out", tmp_path / "out")
+    (good / "results.json").write_text(json.dumps(results))
+    (good / "config.yaml").write_text("a: [")
+    assert "is damaged" in refused("report", good, "--out", tmp_path / "out")
+    (good / "config.yaml").unlink()
+    (good / "measured.json").write_text("x")
+    assert "not valid JSON" in refused("report", good, "--out", tmp_path / "out")
+
+
+def test_names_cannot_break_out(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>|$x_1^{2}$ & 50 % \\end{table} `a` **b**"
+    a_run(tmp_path / "a", method=evil, units=4, names="$\\frac{ <b>{}", subset=f"only {evil}")
+    a_run(tmp_path / "b", method="twta", units=4, subset=f"only {evil}")
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(out)])
+    assert ended.value.code == 0
+    page = (out / "report.html").read_text()
+    assert "<script>alert" not in page
+    assert page.count("<script>") == 1
+    for plot in (out / "plots").glob("*.svg"):
+        assert "<script" not in plot.read_text()
+    tex = (out / "accuracy.tex").read_text()
+    assert tex.count("\\end{table}") == 1
+    rows = [line for line in tex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    cells = [re.findall(r"(?<!\\)&", row) for row in rows]
+    assert len({len(each) for each in cells}) == 1
+    lines = [line for line in (out / "accuracy.md").read_text().splitlines() if line[:1] == "|"]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+    assert "<script>" not in "".join(lines).replace("\\<", "")
+
+
+def test_a_word_in_a_config_that_is_no_mapping(tmp_path: Path) -> None:
+    good = a_run(tmp_path / "run")
+    (good / "config.yaml").write_text("just words")
+    with pytest.raises(RivalsError, match="holds no settings"):
+        read([good])
+
+
+# The page -----------------------------------------------------------------------------------------
+
+
+def test_the_page_needs_nothing_from_outside(report: Path) -> None:
+    page = (report / "report.html").read_text()
+    addresses = set(re.findall(r"""(?:href|src)=["']([^"'#][^"']*)""", page))
+    assert all(address.startswith("data:") for address in addresses), addresses
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    for target in re.findall(r'(?:href="|url\()#([^")]+)', page):
+        assert target in ids, target
+    assert "<title>A &amp; B &lt;compared&gt;</title>" in page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Any:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed.")
+    if CHROMIUM is None:
+        pytest.skip("There is no Chromium here; apt-get install chromium.")
+    with sync_api.sync_playwright() as playwright:
+        flags = ["--headless", "--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+def test_the_page_in_a_real_browser(browser: Any, report: Path, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    asked: list[str] = []
+    troubles: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda message: troubles.append(message.text))
+    page.goto((report / "report.html").as_uri())
+    assert page.locator("h1").inner_text() == "A & B <compared>"
+
+    table = page.locator("#cifar100 table").first
+    column = 2  # task known
+    head = table.locator("thead th").nth(column)
+
+    def shown() -> list[float]:
+        cells = table.locator(f"tbody tr > :nth-child({column + 1})").all_inner_texts()
+        return [float(cell.split(" ±")[0]) for cell in cells]
+
+    rows = [row for row in table_of(report / "accuracy.csv") if row["benchmark"] == "cifar100"]
+    expected = sorted(round(float(row["task known %"]), 1) for row in rows)
+    assert sorted(shown()) == pytest.approx(expected)
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert shown() == pytest.approx(expected[::-1])
+    head.get_by_role("button").press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert shown() == pytest.approx(expected)
+    paper_column = table.locator("thead th").nth(4)
+    paper_column.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") is None
+    figures = table.locator("tbody tr > :nth-child(5)").all_inner_texts()
+    assert figures[-1] == "–"  # what is missing comes last
+    table.locator("thead th").first.get_by_role("button").click()
+    names = table.locator("tbody th").all_inner_texts()
+    assert names == sorted(names, key=str.lower)
+
+    assert page.locator("figure svg").count() == len(list((report / "plots").glob("*.svg")))
+    for figure in page.locator("figure svg").all():
+        box = figure.bounding_box()
+        assert box["width"] > 250
+        assert box["height"] > 80
+    assert page.get_by_role("img").count() == page.locator("figure").count()
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    shot = page.screenshot(path=str(tmp_path / "desktop.png"), full_page=True)
+    assert shot.startswith(b"\x89PNG")
+    assert len(shot) > 50_000
+
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    numbers = [[int(n) for n in re.findall(r"\d+", each)[:3]] for each in (light, dark)]
+    assert min(numbers[0]) > 230
+    assert max(numbers[1]) < 50
+    ink = page.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill")
+    assert min(int(n) for n in re.findall(r"\d+", ink)[:3]) > 120
+
+    page.emulate_media(color_scheme="light", media="print")
+    assert page.locator("nav").is_hidden()
+    page.emulate_media(media="screen")
+    for width in (390, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screenshot(path=str(tmp_path / "phone.png"))
+    assert troubles == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    page.close()
