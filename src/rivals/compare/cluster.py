@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class RayCluster:
 
     def __init__(self, address: str | None, workers: int) -> None:
         try:
-            import ray
+            ray: Any = import_module("ray")
         except ImportError as error:
             raise RivalsError(
                 "--engine ray needs Ray, which is not installed; pip install 'rivals[cluster]'."
