@@ -116,6 +116,8 @@ def test_wsn_counts_masks_by_the_bit_and_only_weights_that_are_not_zero():
     ticket = method.ticket(lesson.task.name)
     rest = sum(p.numel() for p in ticket.parameters()) - weights  # biases and the head
     assert weights / 4 < facts["retained"] <= weights / 4 + 2 + rest
+    zeros = sum(int((p == 0).sum()) for p in ticket.parameters())
+    assert facts["retained"] == sum(p.numel() for p in ticket.parameters()) - zeros
     assert all(0.25 <= share <= 0.5 for share in facts["used"].values())
 
 

@@ -42,10 +42,13 @@ class ByDensity(Finetune):
         self.dense_flops, self.spent = self.dense_flops + dense, before + dense * share
         return result
 
+    def retained(self, task: str) -> int:
+        """Of the network as it is now, which all tasks share."""
+        return sum(int(p.count_nonzero()) for p in self.ticket(task).parameters())
+
     def task_facts(self, task: str) -> dict[str, Any]:
-        """Weights that are not zero, and what a machine without sparse kernels pays."""
-        weights = sum(int(p.count_nonzero()) for p in self.ticket(task).parameters())
-        return {"retained": weights, "flops_dense": self.dense_flops}
+        """Also what a machine without sparse kernels pays."""
+        return {"retained": self.retained(task), "flops_dense": self.dense_flops}
 
     def state(self) -> State:
         return {**super().state(), "account": Part(facts={"dense_flops": self.dense_flops})}

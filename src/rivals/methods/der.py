@@ -66,7 +66,6 @@ class DER(Rehearsal):
 
     def __init__(self, plan: NetworkPlan, settings: DERSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        plan.native(seed)  # widths that no ticket could have are refused for all methods alike
         self.drawn: tuple[list[Replay], list[Replay]] = [], []  # for scores and labels, of a step
         self.given = torch.empty(0)  # scores of the present batch
 

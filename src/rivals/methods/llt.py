@@ -68,7 +68,6 @@ class LLT(ByDensity, Rehearsal):
 
     def __init__(self, plan: NetworkPlan, settings: LLTSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        plan.native(seed)  # widths that no ticket could have are refused for all methods alike
         self.masks: list[Tensor] = []  # layer by layer; empty before the first pruning
         self.held: dict[str, Tensor] = {}  # images (n, …), main and auxiliary scores (n, classes)
         self.drawn: list[Replay] = []  # for the auxiliary heads

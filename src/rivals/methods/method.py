@@ -182,6 +182,10 @@ class Method(ABC):
         """The share of weights a ticket keeps, as the paper counts: one unit of a block, 1 / J."""
         return 1.0
 
+    def retained(self, task: str) -> int | None:
+        """Weights of a ticket that are not zero, where masks make zeros; None: all of them."""
+        return None
+
     def winners(self, task: str) -> list[Tensor]:
         """The units that won `task`, (blocks,) for each set of rivals; empty if nobody competed."""
         return []

@@ -86,6 +86,10 @@ class SoftNet(WSN):
                 if share < 1 and parameter.grad is not None:
                     parameter.grad.mul_(share)
 
+    def retained(self, task: str) -> int:
+        """Everything: minor weights take part as well."""
+        return sum(p.numel() for p in self.ticket(task).parameters())
+
     def end_task(self, task: Task) -> None:
         super().end_task(task)
         if self.settings.classify == "prototypes":

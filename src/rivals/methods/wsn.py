@@ -122,11 +122,18 @@ class WSN(Finetune):
     def nominal_share(self) -> float:
         return self.settings.density
 
+    def retained(self, task: str) -> int:
+        """Weights in the mask, and all of biases and head."""
+        network = self.scored()
+        head, layers = network.heads[task], network.layers()
+        own = head.weight.numel() + head.bias.numel() + sum(layer.width for layer in layers)
+        return own + sum(int(layer.major(task).sum()) for layer in layers)
+
     def task_facts(self, task: str) -> dict[str, Any]:
         """Weights that are not zero, and the share of all weights that some task uses."""
-        weights = sum(int(p.count_nonzero()) for p in self.ticket(task).parameters())
-        used = [mask.float().mean() for mask in self.scored().used()]
-        return {"retained": weights, "used": {f"layer{i}": float(u) for i, u in enumerate(used)}}
+        used = enumerate(self.scored().used())
+        shares = {f"layer{number}": float(mask.float().mean()) for number, mask in used}
+        return {"retained": self.retained(task), "used": shares}
 
     def footprint(self) -> dict[str, int]:
         layers = self.scored().layers()

@@ -74,8 +74,8 @@ class Results:
         """The numbers a table shows. Accuracy has its label: task known or task inferred."""
         rows, tasks = self.content["matrix"], self.content["tasks"]
         last = self.content["inferred"][-1] if self.content["inferred"] else None
-        kept = [task.get("retained", task["ticket"]["weights"]) for task in tasks]  # no masked ones
-        mean_weights = sum(kept) / len(tasks)
+        kept = [(method.retained(task["name"]), task["ticket"]["weights"]) for task in tasks]
+        mean_weights = sum(whole if few is None else few for few, whole in kept) / len(tasks)
         winners = [method.winners(task["name"]) for task in tasks]
         competed = bool(winners[0]) and len(tasks) > 1
         return {
