@@ -197,7 +197,7 @@ def simulate(runs: list[Planned], lasts: dict[Planned, float], workers: int) -> 
 
 @pytest.mark.parametrize("shape", [(2, 12, 1), (5, 5, 3), (1, 17, 2)], ids=str)
 def test_workers_are_busy_nine_tenths_of_the_time(shape: tuple[int, int, int]) -> None:
-    for trial in range(20):
+    for trial in range(5):
         dice = random.Random(trial)
         of_benchmark = [dice.uniform(20, 200) for _ in range(shape[0])]
         of_method = [dice.choice([1, 1, 1.3, 2, 4]) for _ in range(shape[1])]
@@ -279,7 +279,7 @@ from rivals.methods.dense import Finetune
 
 class Broken(Finetune):
     def begin_task(self, task):
-        if self.known and len(self.known) > 1:
+        if self.known:
             raise RuntimeError("out of luck\\nand of lines")
         return super().begin_task(task)
 """
@@ -474,7 +474,9 @@ def test_the_screen_shows_how_it_goes(tmp_path: Path) -> None:
     runs = [Planned("digits", seed=seed) for seed in range(3)]
     screen = CompareScreen(runs, tmp_path)
     out = io.StringIO()
-    screen.console = Console(file=out, force_terminal=True, width=120, markup=False)
+    screen.console = Console(
+        file=out, force_terminal=True, width=120, markup=False, highlight=False
+    )
     screen.messages = screen.console
     screen.lively = True
     with screen.opened():

@@ -149,19 +149,18 @@ def test_all_energy_protected_means_nothing_forgotten(network):
 def test_gpm_forgets_far_less_than_finetuning():
     found = lessons(4, "digits-permuted")
     drop = {}
-    for name, settings in (("finetune", {"twin": "dense"}), ("gpm", {"momentum": 0.9, "lr": 0.05})):
-        method = make(
-            name, {"network": "mlp", "widths": (64, 64), "units": 4}, epochs=4, **settings
-        )
+    for name in ("finetune", "gpm"):
+        network = {"network": "mlp", "widths": (32, 32), "units": 4}
+        method = make(name, network, epochs=6, lr=0.1, twin="dense")
         when = []
         for lesson in found:
-            teach(method, lesson.task)
+            teach(method, shortened(lesson.task, 300))
             when.append(accuracy(method, lesson))
         now = [accuracy(method, lesson) for lesson in found]
         drop[name] = sum(a - b for a, b in zip(when[:-1], now[:-1], strict=True)) / 3
-        assert min(when) > 85, name
-    assert drop["finetune"] > 10
-    assert drop["gpm"] < drop["finetune"] / 3
+        assert min(when) > 70, name
+    assert drop["finetune"] > 8
+    assert drop["gpm"] < 3
 
 
 def test_gpm_charges_and_counts_its_bases():
@@ -243,9 +242,11 @@ VARIANTS = [
 
 @pytest.mark.parametrize(("name", "settings"), VARIANTS)
 def test_every_variant_resumes_to_the_same_bits(name, settings):
-    found = tasks(3, 45)
-    settings = {"epochs": 2, "batch": 20, **settings}
+    found = tasks(3, 42)
+    settings = {"epochs": 2, "batch": 20, "slices": 2, **settings}
     network = settings.pop("network", MLP)
+    if name == "gpm":
+        del settings["slices"]
 
     class EnoughError(Exception):
         pass
@@ -371,17 +372,23 @@ def test_looking_ahead_leaves_no_trace():
 
 @pytest.mark.parametrize("name", ["lamaml", "fsdgpm"])
 def test_replay_forgets_less_than_finetuning(name):
-    found = lessons(3, "digits-permuted")
+    one, *others = lessons(3, "digits-permuted")
+    chosen = {
+        "finetune": {"twin": "dense", "epochs": 6, "lr": 0.1},
+        "lamaml": {"epochs": 4, "batch": 20, "slices": 2, "step_size": 0.2},
+        "fsdgpm": {"epochs": 4, "batch": 20, "slices": 2, "lr": 0.1},
+    }
     drop = {}
-    for each, settings in (("finetune", {"twin": "dense", "batch": 10}), (name, {"lr": 0.05})):
-        method = make(each, epochs=2, **settings)
-        for lesson in found:
-            teach(method, lesson.task)
-            if lesson is found[0]:
-                first = accuracy(method, lesson)
-        drop[each] = first - accuracy(method, found[0])
-        assert first > 80, each
-    assert drop[name] < drop["finetune"] / 2
+    for each in ("finetune", name):
+        method = make(each, **chosen[each])
+        teach(method, shortened(one.task, 300))
+        first = accuracy(method, one)
+        for lesson in others:
+            teach(method, shortened(lesson.task, 300))
+        drop[each] = first - accuracy(method, one)
+        assert first > 70, each
+    assert drop["finetune"] > 10
+    assert drop[name] < 5
 
 
 @pytest.mark.parametrize("name", ["lamaml", "fsdgpm"])

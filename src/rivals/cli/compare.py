@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,7 +71,9 @@ def compare(
     chosen = _engine(engine, address, workers, len(runs))
     comparison = Comparison(runs, folder, chosen, screen, save_every, stop.seen)
     try:
-        with stop, screen.opened():
+        # Ray speaks on standard output; JSON has it for itself.
+        quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
+        with stop, screen.opened(), quiet:
             outcomes = comparison.go()
     finally:
         chosen.close()
@@ -123,7 +127,7 @@ def _engine(name: str, address: str | None, workers: int | None, runs: int) -> E
     if name == "ray":
         from rivals.compare.cluster import RayCluster
 
-        return RayCluster(address, workers or cores())
+        return RayCluster(address, workers)
     if address is not None:
         raise RivalsError("--address is of a Ray cluster; add --engine ray.")
     return Processes(min(workers or cores(), runs))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rivals.compare.engine import BUSY, FAILED, STOPPED, Ended, Event, Job, Progress
 from rivals.compare.grid import Planned
-from rivals.compare.processes import Worker
+from rivals.compare.processes import Worker, cores
 from rivals.errors import RivalsError
 
 RETRIES = 3  # of a run whose node or worker is lost
@@ -69,9 +70,11 @@ def _once(job: Job, board: Any) -> Ended:
 class RayCluster:
     """An engine on a cluster that is there already, or on this machine."""
 
-    def __init__(self, address: str | None, workers: int) -> None:
+    def __init__(self, address: str | None, workers: int | None) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
         try:
-            import ray
+            ray: Any = import_module("ray")
         except ImportError as error:
             raise RivalsError(
                 "--engine ray needs Ray, which is not installed; pip install 'rivals[cluster]'."
@@ -79,13 +82,14 @@ class RayCluster:
         self.ray = ray
         options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
         if address is None:
-            options |= {"num_cpus": workers, "include_dashboard": False}
+            options |= {"num_cpus": workers or cores(), "include_dashboard": False}
         try:
             ray.init(address=address, **options)
         except (ConnectionError, ValueError, RuntimeError) as error:
             said = str(error).strip().partition("\n")[0]
             raise RivalsError(f"No Ray cluster answers at {address} ({said}).") from error
-        self.workers = int(ray.cluster_resources().get("CPU", 1)) if address else workers
+        there = int(ray.cluster_resources().get("CPU", 1))
+        self.workers = max(1, min(workers or there, there))
         self.board = ray.remote(num_cpus=0)(Board).remote()
         self.task = ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=1)(carry_out)
         keep = ("RIVALS_DATA", "PYTHONPATH")
