@@ -404,7 +404,7 @@ def test_the_learning_rate_falls_with_the_number_of_the_task():
 
 
 def test_replay_forgets_less_than_finetuning():
-    found = lessons(5, "digits-permuted")
+    found = lessons(4, "digits-permuted")
     settings = {"epochs": 5, "network": {"network": "mlp", "widths": (16, 16), "units": 1}}
     forgetful = mean_accuracy(taught("finetune", found, **settings), found)
     for name in ("er", "gem", "icarl", "il2m"):

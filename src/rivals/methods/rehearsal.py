@@ -63,6 +63,7 @@ class Rehearsal(Finetune):
 
     def __init__(self, plan: NetworkPlan, settings: RehearsalSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
+        plan.native(seed)  # a plan that other methods refuse is refused here: one plan for all
         self.memory = ExemplarMemory(settings.kept, self.policy, seed.child("memory"), self.rings)
 
     def begin_task(self, task: Task) -> None:
