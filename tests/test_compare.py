@@ -539,7 +539,10 @@ def test_a_grid_on_ray_survives_the_loss_of_a_worker(
     stat = Path(f"/proc/{worker}/stat").read_text()
     parent = int(stat.rpartition(")")[2].split()[1])
     os.kill(parent, signal.SIGKILL)
-    printed, errors = process.communicate(timeout=300)
+    try:
+        printed, errors = process.communicate(timeout=300)
+    finally:
+        process.kill()
     assert process.returncode == 0, errors
     assert [run["how"] for run in json.loads(printed)["runs"]] == ["finished", "finished"]
     assert outcome(first) == outcome(uninterrupted)
