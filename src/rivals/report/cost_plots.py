@@ -126,7 +126,8 @@ def _labels(axes: Any, points: list[tuple[Group, float, float, float]]) -> None:
     at = {g.label: axes.transData.transform((x, y)) * scale for g, x, y, _ in points}
     taken: list[Box] = [(x - 5, x + 5, y - 5, y + 5) for x, y in at.values()]
     for group, x, y, _ in sorted(points, key=lambda point: -point[2]):
-        boxes = {place: _box(*at[group.label], len(group.label), place) for place in PLACES}
+        px, py = at[group.label]
+        boxes = {place: _box(px, py, len(group.label), place) for place in PLACES}
         covered = {
             place: sum(_meet(box, other) for other in taken)
             + 10 * (box[0] < left or box[1] > right or box[2] < low or box[3] > high)
