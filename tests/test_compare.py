@@ -325,7 +325,7 @@ def test_a_grid_runs_and_what_is_finished_is_kept(
     assert "holds another run: its epochs is 2, not 3" in printed.err + printed.out
 
 
-LONG = ["epochs=150"]  # some seconds a task
+LONG = ["epochs=100"]  # some seconds a task
 
 
 def of_children(pid: int, word: str) -> list[int]:
