@@ -42,7 +42,7 @@ def matrix(section: Section) -> Figure:
     found = [mean_matrix(group) for group in section.groups]
     low = min(np.nanmin(each) for each in found)
     high = max(np.nanmax(each) for each in found)
-    with drawing(12.4, 11.6 / columns * rows + 0.5) as canvas:
+    with drawing(12.4, (11.6 / columns + 0.2) * rows + 0.4) as canvas:
         panels = canvas.subplots(rows, columns, squeeze=False)
         for panel in panels.flat[len(found) :]:
             panel.set_axis_off()
@@ -59,12 +59,12 @@ def matrix(section: Section) -> Figure:
             panel.set_yticks([t - 1 for t in ticks], [str(t) for t in ticks])
             panel.tick_params(length=0)
             if section.tasks <= WITH_NUMBERS:
-                _numbers(panel, values, low, high)
+                _numbers(panel, values, low, high, columns)
         for panel in panels[:, 0]:
             panel.set_ylabel("after task")
         for panel in panels[-1]:
             panel.set_xlabel("accuracy on task")
-        bar = canvas.colorbar(picture, ax=panels, shrink=0.75, aspect=30, pad=0.015)
+        bar = canvas.colorbar(picture, ax=panels, shrink=0.8, aspect=18 * rows, pad=0.012)
         bar.outline.set_visible(False)
         bar.set_label("accuracy %")
         return finish(
@@ -75,14 +75,14 @@ def matrix(section: Section) -> Figure:
 
 
 def _columns(panels: int) -> int:
-    """Panels in a row: at most five, the last row as full as can be."""
-    if panels <= 5:
-        return max(3, panels)
-    return max((3, 4, 5), key=lambda columns: ((panels - 1) % columns + 1) / columns)
+    """Panels in a row: four to six, the last row as full as can be."""
+    if panels <= 6:
+        return max(4, panels)
+    return max((6, 5, 4), key=lambda columns: ((panels - 1) % columns + 1) / columns)
 
 
-def _numbers(panel: Any, values: np.ndarray, low: float, high: float) -> None:
-    size = 9 if len(values) <= 5 else 6
+def _numbers(panel: Any, values: np.ndarray, low: float, high: float, columns: int) -> None:
+    size = (9 if len(values) <= 5 else 6) if columns <= 5 else (8 if len(values) <= 5 else 5)
     for (i, j), value in np.ndenumerate(values):
         if not np.isnan(value):
             shade = "#111111" if value > low + 0.62 * (high - low) else "#ffffff"
@@ -92,7 +92,8 @@ def _numbers(panel: Any, values: np.ndarray, low: float, high: float) -> None:
 def over_tasks(section: Section) -> Figure:
     """The mean accuracy over the tasks seen so far, as tasks come."""
     x = range(1, section.tasks + 1)
-    with drawing(SIDE, HIGH) as canvas:
+    rows = math.ceil(len(section.groups) / 3)  # of the legend
+    with drawing(SIDE, HIGH + 0.17 * max(0, rows - 2)) as canvas:
         axes = canvas.subplots()
         for group in section.groups:
             curves = np.array([[np.mean(row) for row in run["matrix"]] for run in group.runs])
@@ -125,7 +126,8 @@ def forgotten(section: Section) -> Figure:
         axes = canvas.subplots()
         axes.barh(
             range(len(groups)), means, color=[colour(group) for group in groups], height=0.62,
-            xerr=spreads, error_kw={"ecolor": MUTED, "elinewidth": 1, "capsize": 2.5},
+            xerr=[spread or np.nan for spread in spreads],
+            error_kw={"ecolor": MUTED, "elinewidth": 1, "capsize": 2.5},
         )  # fmt: skip
         axes.set_yticks(range(len(groups)), [group.label for group in groups])
         axes.tick_params(axis="y", length=0, labelcolor=INK)

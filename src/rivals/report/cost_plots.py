@@ -20,7 +20,12 @@ from rivals.report.figures import (
 from rivals.report.groups import Group, Section
 from rivals.report.runs import FinishedRun
 
-APART = 13.0  # points between two labels
+Place = tuple[str, float, float]  # of a name: its alignment, and how far from its point
+PLACES: tuple[Place, ...] = (
+    ("left", 9, 0), ("right", -9, 0), ("center", 0, 13), ("center", 0, -13), ("left", 8, 10),
+    ("left", 8, -10), ("right", -8, 10), ("right", -8, -10), ("left", 9, 20), ("left", 9, -20),
+    ("left", 9, -32), ("left", 9, 32), ("right", -9, -22), ("right", -9, 22), ("left", 9, -44),
+)  # fmt: skip
 
 
 def against_bytes(section: Section) -> Figure | None:
@@ -111,22 +116,40 @@ def _short(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}".strip()
 
 
+Box = tuple[float, float, float, float]  # left, right, low, high, in points
+
+
 def _labels(axes: Any, points: list[tuple[Group, float, float, float]]) -> None:
-    """A name beside every point, pushed apart where two would touch."""
-    placed: list[tuple[float, float]] = []
-    right = axes.transAxes.transform((1, 0))[0]
+    """A name beside every point, where it covers the fewest points and other names."""
     scale = 72 / axes.figure.dpi
+    (left, low), (right, high) = axes.transAxes.transform([(0, 0), (1, 1)]) * scale
+    at = {g.label: axes.transData.transform((x, y)) * scale for g, x, y, _ in points}
+    taken: list[Box] = [(x - 5, x + 5, y - 5, y + 5) for x, y in at.values()]
     for group, x, y, _ in sorted(points, key=lambda point: -point[2]):
-        px, py = axes.transData.transform((x, y)) * scale
-        width = 5.6 * len(group.label) + 12
-        left = px + width > right * scale
-        start = px - width if left else px
-        at = py
-        while any(abs(at - oy) < APART and abs(start - ox) < width for ox, oy in placed):
-            at -= 1.0
-        placed.append((start, at))
+        px, py = at[group.label]
+        boxes = {place: _box(px, py, len(group.label), place) for place in PLACES}
+        covered = {
+            place: sum(_meet(box, other) for other in taken)
+            + 10 * (box[0] < left or box[1] > right or box[2] < low or box[3] > high)
+            for place, box in boxes.items()
+        }
+        best = min(PLACES, key=covered.__getitem__)
+        taken.append(boxes[best])
         axes.annotate(
-            group.label, (x, y), xytext=(-9 if left else 9, at - py), textcoords="offset points",
-            ha="right" if left else "left", va="center", fontsize=9, color=colour(group),
+            group.label, (x, y), xytext=best[1:], textcoords="offset points", ha=best[0],
+            va="center", fontsize=9, color=colour(group),
             fontweight="bold" if group.method == "twta" else "normal",
         )  # fmt: skip
+
+
+def _box(x: float, y: float, letters: int, place: Place) -> Box:
+    """What a name of so many letters would cover."""
+    side, across, up = place
+    width = 5.4 * letters
+    start = x + across - {"left": 0.0, "center": width / 2, "right": width}[side]
+    return (start, start + width, y + up - 5.5, y + up + 5.5)
+
+
+def _meet(one: Box, other: Box) -> bool:
+    across = one[0] < other[1] and other[0] < one[1]
+    return across and one[2] < other[3] and other[2] < one[3]
