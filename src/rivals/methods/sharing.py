@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from rivals.errors import RivalsError
 from rivals.methods.dense import DenseSettings, Finetune
@@ -110,13 +109,6 @@ class Sharing(Finetune):
         tensors = [t for network in self.networks.values() for t in network.tensors().values()]
         weights = {tensor.data_ptr(): tensor.nbytes for tensor in tensors}
         return {**super().footprint(), "weights": sum(weights.values())}
-
-    @contextmanager
-    def charged(self) -> Iterator[None]:
-        """Count what is computed outside of steps, such as at the end of a task."""
-        with FlopCounterMode(display=False) as counter:
-            yield
-        self.spent += float(counter.get_total_flops())
 
 
 @contextmanager
