@@ -50,11 +50,16 @@ def compare(
     save_every: Annotated[
         float, typer.Option(help="Seconds between two checkpoints inside a task.")
     ] = 30.0,
+    bands: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.csv", help="Write what was expected, and reached, as a table."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcomes as JSON.")] = False,
 ) -> int:
     """Run a grid of methods, seeds and benchmarks; finished runs are kept, cut ones go on."""
     from rivals.cli.compare_screen import CompareScreen
     from rivals.cli.run import StopSign
+    from rivals.compare.bands import as_rows, verdicts
     from rivals.compare.comparison import Comparison
 
     options = {"benchmarks": benchmarks, "methods": methods, "seeds": seeds, "preset": preset}
@@ -77,15 +82,36 @@ def compare(
             outcomes = comparison.go()
     finally:
         chosen.close()
+    found = verdicts(runs, folder)
+    if bands is not None:
+        _write_bands(bands, as_rows(found))
     if as_json:
         facts = [_plain(outcome, folder) for outcome in outcomes]
         seconds, busy = round(comparison.wall, 1), round(comparison.busy, 1)
-        typer.echo(json.dumps({"runs": facts, "seconds": seconds, "busy_percent": busy}))
+        whole = {"runs": facts, "seconds": seconds, "busy_percent": busy, "bands": as_rows(found)}
+        typer.echo(json.dumps(whole))
     else:
         screen.report(outcomes, comparison.wall, comparison.busy, chosen.workers)
+        screen.bands(found)
     if stop.seen():
         return 130
-    return int(any(outcome.how == "failed" for outcome in outcomes))
+    failed = any(outcome.how == "failed" for outcome in outcomes)
+    return int(failed or not all(verdict.holds for verdict in found))
+
+
+def _write_bands(path: Path, rows: list[dict[str, str]]) -> None:
+    import csv
+    import io
+
+    from rivals.files import write_bytes
+
+    if not rows:
+        raise RivalsError(f"Nothing finished that something is expected of, so {path} is not made.")
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write_bytes(path, text.getvalue().encode())
 
 
 def _planned(grid: Path | None, options: dict[str, Any]) -> list[Planned]:
@@ -135,5 +161,5 @@ def _engine(name: str, address: str | None, workers: int | None, runs: int) -> E
 
 def _plain(outcome: Any, folder: Path) -> dict[str, Any]:
     facts = dataclasses.asdict(outcome)
-    run = facts.pop("run")
+    run = {key: value for key, value in facts.pop("run").items() if key != "expect"}
     return {**run, "folder": str(folder / outcome.run.folder), **facts}

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from rivals.compare.bands import Verdict
     from rivals.compare.comparison import Outcome
     from rivals.compare.engine import Progress as Step
     from rivals.compare.grid import Planned
@@ -114,3 +115,19 @@ class CompareScreen:
             self.messages.print("The same command goes on where it stopped.")
         elif "failed" not in hows:
             self.console.print(f"Tables and plots: rivals report {self.out}", soft_wrap=True)
+
+    def bands(self, verdicts: list[Verdict]) -> None:
+        """What was expected and what was reached, where a grid says so."""
+        if not verdicts:
+            return
+        table = Table("run", "measure", "expected", title="expected")
+        for head in ("reached", ""):
+            table.add_column(head, justify="right")
+        for each in verdicts:
+            held = "" if each.holds else "outside"
+            words = (each.run.folder, each.band.measure, str(each.band), f"{each.value:.1f}", held)
+            table.add_row(*words)
+        self.console.print(table)
+        outside = sum(not each.holds for each in verdicts)
+        if outside:
+            self.messages.print(f"{outside} of {len(verdicts)} are not as expected.")

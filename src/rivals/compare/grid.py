@@ -9,6 +9,7 @@ groups:
     methods: [twta]
     set: {units: 32}
     name: j32                   # told apart in the names of the folders
+    expect: {task_known: [60, null]}  # see bands.py
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from rivals.compare.bands import Band, parse
 from rivals.errors import RivalsError, unknown
 from rivals.methods import methods as known_methods
 from rivals.runs.settings import Settings, parse_overrides, resolve
 
-KEYS = ("benchmarks", "methods", "seeds", "preset", "set", "name")
-DEFAULTS = {"methods": ["twta"], "seeds": [0], "preset": "default", "set": {}, "name": ""}
+DEFAULTS = {
+    "methods": ["twta"], "seeds": [0], "preset": "default", "set": {}, "name": "", "expect": {},
+}  # fmt: skip
+KEYS = ("benchmarks", *DEFAULTS)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Planned:
     seed: int = 0
     changes: tuple[str, ...] = ()  # key=value, as --set takes them
     name: str = ""  # of its group; tells apart what else would share a folder
+    expect: tuple[Band, ...] = field(default=(), compare=False)
 
     @property
     def folder(self) -> str:
@@ -81,6 +86,7 @@ def from_words(
         "preset": preset,
         "set": parse_overrides(changes),
         "name": name,
+        "expect": {},
     }
     return checked(_runs(group))
 
@@ -150,8 +156,9 @@ def _runs(group: dict[str, Any]) -> list[Planned]:
     if not re.fullmatch(r"[\w.-]*", name):
         raise RivalsError(f"the name '{name}' must consist of letters, digits, '-', '_' and '.'.")
     changes = tuple(f"{key}={_word(value)}" for key, value in group["set"].items())
+    expect = parse(group["expect"])
     return [
-        Planned(benchmark, method, preset, seed, changes, name)
+        Planned(benchmark, method, preset, seed, changes, name, expect)
         for seed, benchmark, method in product(seeds, benchmarks, methods)
     ]
 

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import platform
 import resource
+import subprocess
 import time
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+from rivals import __version__
 
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+@cache
+def revision() -> str:
+    """The commit of a checkout, with a + if files differ from it; elsewhere the version."""
+    here = Path(__file__).parent
+    words = ["git", "describe", "--always", "--exclude=*", "--abbrev=10", "--dirty=+"]
+    try:
+        if not (here.parents[2] / ".git").exists():
+            return __version__
+        found = subprocess.run(words, cwd=here, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return __version__
+    return found.stdout.strip() or __version__
 
 
 def _peak_memory() -> int:
@@ -24,6 +43,7 @@ class Measured:
     """What the run cost on this machine."""
 
     host: str = field(default_factory=lambda: f"{platform.system()} {platform.machine()}")
+    revision: str = field(default_factory=revision)  # of the program that began the run
     started: str = field(default_factory=_now)
     saved: str = ""
     peak_memory_bytes: int = 0

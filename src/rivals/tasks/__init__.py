@@ -3,6 +3,7 @@
 from rivals.tasks import cifar100 as cifar100
 from rivals.tasks import digits as digits
 from rivals.tasks import five_datasets as five_datasets
+from rivals.tasks import gaussians as gaussians
 from rivals.tasks import omniglot_rotation as omniglot_rotation
 from rivals.tasks import pmnist as pmnist
 from rivals.tasks import tiny_imagenet as tiny_imagenet
