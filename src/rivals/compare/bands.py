@@ -4,6 +4,7 @@ expect:
   task_known: [92, 95]            # percent; [80, null] has no upper end
   bti: [null, 2]
   task_known over finetune: 10    # points above that method's mean on the same benchmark
+  task_known over il2m/plain: 0   # the same, of the group that is named so
 """
 
 from __future__ import annotations
@@ -108,13 +109,17 @@ def _verdict(
         others = [
             _value(other, band.measure)
             for planned, other in all_.items()
-            if (planned.method, planned.benchmark) == (band.over, run.benchmark)
+            if planned.benchmark == run.benchmark and _name(planned) == band.over
         ]
         if not others:
             return None  # the other one is not finished
         value -= mean(others)
     made = read_json(out / run.folder / "measured.json", "measurements").get("revision", "")
     return Verdict(run, band, round(value, 2), results["subset"], str(made))
+
+
+def _name(run: Planned) -> str:
+    return f"{run.method}/{run.name}" if run.name else run.method
 
 
 def _value(results: dict[str, Any], measure: str) -> float:
