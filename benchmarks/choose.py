@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.runs.settings import resolve
+from rivals.runs.settings import parse_overrides, resolve
 from rivals.runs.start import prepare
 from rivals.tasks.stream import Lesson
 
@@ -38,11 +38,11 @@ class OnValidation:
 
 def measured(words: argparse.Namespace, method: str, value: str) -> dict[str, Any]:
     """The summary of one run on validation data; finished runs are read, not made again."""
-    name = "-".join((words.benchmark, words.preset, method, words.setting, value, str(words.tasks)))
-    out = words.out / name
+    told = (words.benchmark, words.preset, method, words.setting, value, str(words.tasks))
+    out = words.out / "-".join((*told, *words.set))
     if not (out / "results.json").exists():
-        changes: dict[str, Any] = {words.setting: value, "tasks": words.tasks}
-        run = prepare(resolve(words.benchmark, method, words.preset, SEED, changes), out)
+        given = {words.setting: value, "tasks": words.tasks, **parse_overrides(words.set)}
+        run = prepare(resolve(words.benchmark, method, words.preset, SEED, given), out)
         run.stream = OnValidation(run.stream)  # type: ignore[assignment]
         run.go()
     summary: dict[str, Any] = json.loads((out / "results.json").read_text())["summary"]
@@ -54,6 +54,7 @@ def main() -> None:
     for name in ("benchmark", "preset", "setting", "values", "methods"):
         parser.add_argument(name)
     parser.add_argument("--tasks", type=int, default=4)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--out", type=Path, default=Path("runs/choose"))
     words = parser.parse_args()
     for method in words.methods.split(","):
