@@ -27,7 +27,8 @@ from rivals.runs.settings import (
 from rivals.tasks import streams
 
 FILES = sorted(RECIPES.rglob("*.yaml"))
-PRESETS = [(path.parent.name, path.stem) for path in FILES if path.parent != RECIPES]
+POINTS = sorted(path.stem for path in FILES if path.parent.name == "points")
+PRESETS = [(p.parent.name, p.stem) for p in FILES if p.parent not in (RECIPES, RECIPES / "points")]
 CLASSES: dict[str, type[Any]] = {
     "network": NetworkSettings,
     **{f"stream {name}": streams[name].settings for name in streams},
@@ -141,6 +142,38 @@ def test_presets_are_the_files() -> None:
     for benchmark in {benchmark for benchmark, _ in PRESETS}:
         assert benchmark in streams
         assert presets(benchmark) == sorted(p for b, p in PRESETS if b == benchmark)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_an_operating_point_goes_with_every_benchmark(point: str) -> None:
+    """Alone on the default, or on any recipe; it changes its own settings and no others."""
+    method = {"j8": "twta", "j32": "twta"}.get(point, point.split("-")[0])
+    changes = read_recipe(f"points/{point}")
+    assert set(changes) <= {method, "network"}
+    for benchmark, base in (("cifar100", "default"), ("pmnist", "small"), ("digits", "default")):
+        plain = resolve(benchmark, method, base)
+        with_point = resolve(benchmark, method, f"{base}+{point}")
+        for settings, group in (
+            (changes.get("network"), "network"),
+            (changes.get(method), "training"),
+        ):
+            expected = dataclasses.replace(getattr(plain, group), **as_tuples(settings or {}))
+            assert getattr(with_point, group) == expected
+        if base == "default":
+            alone = resolve(benchmark, method, point)
+            assert (alone.network, alone.training) == (with_point.network, with_point.training)
+
+
+def as_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+@pytest.mark.parametrize(
+    "preset", ["small+wsn-9", "smal+wsn-8", "wsn-9", "small+", "+wsn-8", "a+b+c"]
+)
+def test_a_preset_that_is_none_gets_a_sentence(preset: str) -> None:
+    with pytest.raises(RivalsError, match="preset of cifar100|operating point"):
+        resolve("cifar100", "wsn", preset)
 
 
 @pytest.mark.parametrize(

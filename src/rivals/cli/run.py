@@ -15,7 +15,9 @@ from rivals.errors import RivalsError
 def run(
     benchmark: Annotated[str, typer.Argument(help="The stream of tasks, e.g. digits.")],
     method: Annotated[str, typer.Option(help="Who learns, e.g. twta, finetune, joint.")] = "twta",
-    preset: Annotated[str, typer.Option(help="The recipe: default or paper.")] = "default",
+    preset: Annotated[
+        str, typer.Option(help="The recipe: default, small, paper; with a point: small+wsn-8.")
+    ] = "default",
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
     ] = None,

@@ -124,11 +124,21 @@ def parse_overrides(texts: list[str]) -> dict[str, str]:
 
 
 def recipe(benchmark: str, preset: str, method: str) -> dict[str, dict[str, Any]]:
-    """The settings of a recipe file that concern `method`, by group."""
-    known = presets(benchmark)
-    if preset not in known:
-        raise unknown(f"preset of {benchmark}", preset, known)
-    content = read_recipe(f"{benchmark}/{preset}")
+    """The settings of a recipe file that concern `method`, by group.
+
+    A preset is a recipe of the benchmark, an operating point of a method (then on the benchmark's
+    default), or both, as in `small+wsn-8`.
+    """
+    name, plus, point = preset.partition("+")
+    if not plus and name in points() and name not in presets(benchmark):
+        name, plus, point = "default", "+", preset
+    if name not in presets(benchmark):
+        raise unknown(f"preset of {benchmark}", name, [*presets(benchmark), *points()])
+    if plus and point not in points():
+        raise unknown("operating point", point, points())
+    content = read_recipe(f"{benchmark}/{name}")
+    if plus:
+        content = merged(content, read_recipe(f"points/{point}"))
     groups: dict[str, dict[str, Any]] = {g: dict(content.get(g) or {}) for g in GROUPS}
     names = {methods[name]: name for name in methods}
     for ancestor in reversed(methods[method].__mro__):  # random-ticket takes what twta is given
@@ -141,12 +151,17 @@ def read_recipe(name: str) -> dict[str, Any]:
     """A recipe on top of the one that it `extends`, group by group."""
     content = yaml.safe_load((RECIPES / f"{name}.yaml").read_text()) or {}
     base = content.pop("extends", None)
-    if base is None:
-        return dict(content)
-    merged = read_recipe(base)
-    for group, chosen in content.items():
-        merged[group] = {**(merged.get(group) or {}), **(chosen or {})}
-    return merged
+    return dict(content) if base is None else merged(read_recipe(base), content)
+
+
+def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Two recipes, group by group; the second wins."""
+    return {**base, **{g: {**(base.get(g) or {}), **(more[g] or {})} for g in more}}
+
+
+def points() -> list[str]:
+    """The operating points of methods, which go with every benchmark."""
+    return sorted(path.stem for path in (RECIPES / "points").glob("*.yaml"))
 
 
 def presets(benchmark: str) -> list[str]:
