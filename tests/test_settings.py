@@ -172,7 +172,7 @@ def as_tuples(values: dict[str, Any]) -> dict[str, Any]:
     "preset", ["small+wsn-9", "smal+wsn-8", "wsn-9", "small+", "+wsn-8", "a+b+c"]
 )
 def test_a_preset_that_is_none_gets_a_sentence(preset: str) -> None:
-    with pytest.raises(RivalsError, match="preset of cifar100|operating point"):
+    with pytest.raises(RivalsError, match=r"preset of cifar100|operating point"):
         resolve("cifar100", "wsn", preset)
 
 
