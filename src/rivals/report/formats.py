@@ -59,7 +59,8 @@ def markdown(tables: list[tuple[str, Table]]) -> str:
     """One page: a heading and a table for each section."""
     lines: list[str] = []
     for title, table in tables:
-        lines += [f"## {_plain(title)}: {table.title.lower() if title else table.title}", ""]
+        first = table.title[:1].lower() + table.title[1:]
+        lines += [f"## {_plain(title)}: {first}" if title else f"## {table.title}", ""]
         lines.append("| " + " | ".join(_plain(column.shown) for column in table.columns) + " |")
         rules = ("---" if column.style == "text" else "--:" for column in table.columns)
         lines.append("|" + "|".join(rules) + "|")
