@@ -15,7 +15,8 @@ Where this differs from the official code:
 - r persists. Official code replaces λ by sigmoid(10 λ) after each step and so loses it to the
   optimiser: λ stays near 1, whatever the loss says. `importance=ones` is that.
 - A task has its own norm and head (`own`); official code shares the norm, and on permuted MNIST the
-  head, which has no basis there either.
+  head, which has no basis there either. Biases, which official networks lack, then stand still
+  after the first task.
 - lr falls linearly to 0 over a task (`schedule`); no early stopping on CIFAR-100.
 - Exemplars drawn for the bases pass through their own task's norm.
 """
@@ -161,6 +162,15 @@ class FSDGPM(Meta):
             gradient = weights[layer].grad
             assert gradient is not None
             weights[layer].grad = away_from(gradient, basis, importance)
+        if self.bases and self.settings.own == "nothing":
+            self.hold_biases(batch.task)
+
+    def hold_biases(self, task: str) -> None:
+        """What all tasks share and nothing protects stands still, as in GPM."""
+        network = self.network(task)
+        for tensor in network.task_parameters(task):
+            if tensor is not network.heads[task].weight:
+                tensor.grad = None
 
     # The end of a task -------------------------------------------------------------------------
 
