@@ -235,7 +235,7 @@ VARIANTS = [
     ("lamaml", {"variant": "sync", "replay_from": "past", "second_order": False}),
     ("lamaml", {"variant": "cmaml", "own": "head", "network": CONV}),
     ("fsdgpm", {"own": "nothing", "network": PLAIN, "glances": 2, "second_order": True}),
-    ("fsdgpm", {"variant": "lookahead", "importance": "ones", "weight_decay": 0.01}),
+    ("fsdgpm", {"variant": "lookahead", "importance": "learned", "weight_decay": 0.01}),
     ("fsdgpm", {"variant": "dgpm", "own": "head", "network": CONV}),
 ]
 
@@ -430,9 +430,32 @@ def test_perturbations_lie_inside_and_steps_outside_of_the_subspace():
         assert gradient is same
 
 
+def test_biases_that_tasks_share_stand_still_after_the_first():
+    method = make("fsdgpm", own="nothing", network=PLAIN, epochs=1)
+    one, two = tasks(2, 60)
+
+    def biases() -> list[torch.Tensor]:
+        network = method.network(two.name)
+        head = network.heads[two.name].weight
+        return [t.detach().clone() for t in network.task_parameters(two.name) if t is not head]
+
+    teach(method, one)
+    method.start(two)
+    before, head = biases(), method.network(two.name).heads[two.name].weight.detach().clone()
+    assert any(bool(bias.any()) for bias in before), "the first task moved them"
+    method.learn(two, lambda step: None)
+    assert all(torch.equal(a, b) for a, b in zip(before, biases(), strict=True))
+    assert not torch.equal(head, method.network(two.name).heads[two.name].weight)
+
+
 @pytest.mark.parametrize("second_order", [True, False])
 def test_importance_is_learned_within_a_task_and_starts_anew(second_order):
-    settings = {"importance_lr": 1.0, "second_order": second_order, "epochs": 1}
+    settings = {
+        "importance": "learned",
+        "importance_lr": 1.0,
+        "second_order": second_order,
+        "epochs": 1,
+    }
     method = make("fsdgpm", **settings)
     one, two = tasks(2, 60)
     teach(method, one)

@@ -12,8 +12,9 @@ What has no basis (norms, heads, everything in the first task) is tried along it
 the end of a task M is made anew from exemplars of all tasks, and λ starts anew.
 
 Where this differs from the official code:
-- r persists. Official code replaces λ by sigmoid(10 λ) after each step and so loses it to the
-  optimiser: λ stays near 1, whatever the loss says. `importance=ones` is that.
+- λ is 1 by default. Official code replaces λ by sigmoid(10 λ) after each step and so loses it to
+  the optimiser: λ stays near 1, whatever the loss says. `importance=learned` has an r that
+  persists, as the paper means it, and forgets more: docs/reproduction.md.
 - A task has its own norm and head (`own`); official code shares the norm, and on permuted MNIST the
   head, which has no basis there either. Biases, which official networks lack, then stand still
   after the first task.
@@ -51,7 +52,7 @@ class FSDGPMSettings(MetaSettings):
     second_order: bool = False
     variant: str = "sharpness"  # sharpness: try uphill | lookahead: downhill | dgpm: only for λ
     perturbation: float = 0.05  # η₁, of the steps that are tried
-    importance: str = "learned"  # of directions: learned | ones
+    importance: str = "ones"  # of directions: ones | learned
     importance_start: float = 0.3  # r; λ = 0.95
     importance_lr: float = 0.01  # η₂
     energy: tuple[float, ...] = (0.99,)  # share of the inputs that a basis holds (ε), as in GPM
