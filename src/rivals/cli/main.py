@@ -14,6 +14,7 @@ from rivals.cli.export import export
 from rivals.cli.info import info
 from rivals.cli.report import report
 from rivals.cli.run import run
+from rivals.cli.serve import serve
 from rivals.errors import RivalsError
 
 EXAMPLES = """\
@@ -27,6 +28,7 @@ rivals: continual learning on small devices. Rival units compete for each task; 
   rivals report runs/compare --out report               tables, plots and one page of many runs
   rivals info runs/digits-twta-default-0                what a run, or a ticket of it, holds
   rivals export --model DIR --task 4-5 --to onnx t.onnx a file for a device, checked
+  rivals serve --model parts                            a page to teach, try and take away
   rivals data                                           which data sets are there
   rivals bench --suite train                            what training costs, against dense ones
 
@@ -43,6 +45,7 @@ app.command("compare")(compare)
 app.command("report")(report)
 app.command("export")(export)
 app.command("bench")(bench)
+app.command("serve")(serve)
 app.add_typer(data, name="data")
 
 

@@ -1,0 +1,111 @@
+"""What the page works on: the model, collected pictures, trainings; and the rules between them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rivals.errors import RivalsError
+from rivals.files import Lock, make_folder
+from rivals.web.collect import Collection, Limits
+from rivals.web.jobs import Job, Jobs
+from rivals.web.known import Known
+
+FEWEST_CLASSES = 2
+FEWEST_PICTURES = 2  # of a class: one to learn from, one to check with
+
+
+class Desk:
+    """One for each model; a second server of the same model is refused."""
+
+    def __init__(self, model: Path, limits: Limits | None = None) -> None:
+        self.model = model.resolve()
+        self.folder = beside(self.model)
+        make_folder(self.folder)
+        self.lock = Lock(self.folder)
+        self.known = Known(self.model)
+        self.collection = Collection(self.folder / "pictures", limits)
+        self.jobs = Jobs(self.folder / "trainings", self._command, self._learned)
+        self.closing = threading.Event()
+        self._told: tuple[Any, dict[str, Any]] = (None, {})
+        self.jobs.start()
+
+    def close(self) -> None:
+        self.closing.set()
+        self.jobs.close()
+        self.lock.release()
+
+    def version(self) -> tuple[Any, ...]:
+        """Changes whenever `state` does."""
+        return self.collection.version, self.jobs.version, self.known.stamp()
+
+    def state(self) -> dict[str, Any]:
+        """All that the page shows, but pictures and maps."""
+        version = self.version()
+        if self._told[0] != version:
+            limits = self.collection.limits
+            told = {
+                "model": self.model.name,
+                **self.known.facts(),
+                "collected": self.collection.listing(),
+                "trainings": self.jobs.listing(),
+                "limits": {"picture": limits.picture, "a_class": limits.a_class},
+                "fewest": {"classes": FEWEST_CLASSES, "pictures": FEWEST_PICTURES},
+            }
+            self._told = (version, told)
+        return self._told[1]
+
+    # What a user does ----------------------------------------------------------------------------
+
+    def train(self, task: str, minutes: float | None = None) -> Job:
+        """Queue a training of the pictures of `task`; of a known task, once more."""
+        classes = {each.name: each for each in self.collection.of(task).iterdir()}
+        counts = {name: len(files) for name, files in self.collection.tasks[task].items()}
+        few = [name for name, count in counts.items() if count < FEWEST_PICTURES]
+        if len(classes) < FEWEST_CLASSES:
+            raise RivalsError(
+                f"'{task}' has {len(classes)} class; collect pictures of at least "
+                f"{FEWEST_CLASSES} to tell apart."
+            )
+        if few:
+            raise RivalsError(
+                f"'{few[0]}' has {counts[few[0]]} pictures; collect at least {FEWEST_PICTURES}."
+            )
+        if minutes is not None and not 0 < minutes <= 10_000:
+            raise RivalsError(f"{minutes:g} minutes were given; give a number above 0.")
+        return self.jobs.add(task, self.known.has(task), minutes)
+
+    def check_free(self, task: str) -> None:
+        """Refuse to change pictures that a training reads."""
+        if self.jobs.waits(task):
+            raise RivalsError(
+                f"'{task}' is being learned or waits for it; wait for the end, or cancel it."
+            )
+
+    def drop(self, task: str) -> list[str]:
+        """Take a task out, with its pictures and trainings; gives the tasks that inherited."""
+        self.check_free(task)
+        heirs = self.known.drop(task)
+        self.collection.remove(task)
+        self.jobs.forget(task)
+        return heirs
+
+    # What a training is --------------------------------------------------------------------------
+
+    def _command(self, job: Job) -> Sequence[str]:
+        words = [sys.executable, "-m", "rivals.cli.main", "learn", str(self.collection.of(job.task))]
+        words += ["--model", str(self.model), "--name", job.task, "--json"]
+        words += ["--again"] if job.again else []
+        words += ["--minutes", f"{job.minutes:g}"] if job.minutes is not None else []
+        return words
+
+    def _learned(self, job: Job) -> bool:
+        return not job.again and self.known.has(job.task)
+
+
+def beside(model: Path) -> Path:
+    """Where pictures and trainings wait: next to the model, which holds only what was learned."""
+    return model.with_name(f"{model.name}.collected")
