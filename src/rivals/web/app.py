@@ -79,8 +79,8 @@ def make_app(desk: Desk) -> FastAPI:
     @app.put("/api/class")
     def add_class(task: Word, name: Word) -> dict[str, str]:
         desk.check_free(task)
-        desk.collection.add_class(task, name)
-        return {"name": name}
+        stored, made = desk.collection.add_class(task, name)
+        return {"task": stored, "name": made}
 
     @app.patch("/api/class")
     def rename(task: Word, to: Word, name: Maybe = None) -> dict[str, str]:
@@ -99,6 +99,10 @@ def make_app(desk: Desk) -> FastAPI:
         data = await _body(request, desk.collection.limits.picture)
         stored = await run_in_threadpool(desk.collection.add, task, name, data, said)
         return {"picture": stored}
+
+    @app.get("/api/pictures")
+    def pictures(task: Word, name: Word) -> list[str]:
+        return desk.collection.names(task, name)
 
     @app.get("/api/picture")
     def thumbnail(task: Word, name: Word, picture: Word) -> Response:

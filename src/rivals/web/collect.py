@@ -18,6 +18,9 @@ from rivals.web.checked import suffix_of, thumbnail
 from rivals.web.names import safe_name
 
 
+NEWEST = 24  # pictures of a class that are shown unasked
+
+
 @dataclass(frozen=True)
 class Limits:
     """How much a browser may put on this machine."""
@@ -47,29 +50,35 @@ class Collection:
             self.tasks[task.name] = {each.name: _pictures(each) for each in _folders(task)}
 
     def listing(self) -> list[dict[str, Any]]:
-        """What the page shows: names of pictures, newest last."""
+        """What the page shows: how many pictures, and the names of the newest, these last."""
         with self._lock:
             return [
                 {
                     "task": task,
                     "classes": [
-                        {"name": name, "pictures": list(files)} for name, files in classes.items()
+                        {"name": name, "count": len(files), "newest": list(files)[-NEWEST:]}
+                        for name, files in classes.items()
                     ],
                 }
                 for task, classes in self.tasks.items()
             ]
+
+    def names(self, task: str, name: str) -> list[str]:
+        with self._lock:
+            return list(self._files(task, name))
 
     def of(self, task: str) -> Path:
         """The folder of a task, as `rivals learn` takes it."""
         self._classes(task)
         return self.folder / task
 
-    def add_class(self, task: str, name: str) -> None:
+    def add_class(self, task: str, name: str) -> tuple[str, str]:
+        """Make a class, and with its first one a task; gives both names as they are stored."""
         task, name = safe_name(task, "task"), safe_name(name, "class")
         with self._lock:
             classes = self.tasks.get(task, {})
             if name in classes:
-                raise RivalsError(f"'{task}' already has a class '{name}'; choose another name.")
+                return task, name
             if task not in self.tasks and len(self.tasks) >= self.limits.tasks:
                 raise RivalsError(
                     f"Pictures of {len(self.tasks)} tasks are collected, which is the most; "
@@ -80,6 +89,7 @@ class Collection:
             make_folder(self.folder / task / name)
             self.tasks.setdefault(task, {})[name] = {}
             self.version += 1
+        return task, name
 
     def add(self, task: str, name: str, data: bytes, said: str) -> str:
         """Store a picture, and give its name; `said` is what the user calls it."""

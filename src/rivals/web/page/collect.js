@@ -1,0 +1,378 @@
+// Step 1: pictures by class, from files, folders, drawings and the camera.
+
+import { address, ask, askJson } from "./api.js";
+import { Camera } from "./camera.js";
+import { byId, count, h, icon, keyed, say, speak, takesDrops } from "./dom.js";
+import { chosen, dropped } from "./folders.js";
+import { Pad } from "./pad.js";
+
+const AT_ONCE = 3; // uploads
+const KEY = "rivals.task";
+
+export class Collect {
+  constructor(changed) {
+    this.changed = changed; // told when another task is looked at
+    this.state = null;
+    this.selected = localStorage.getItem(KEY);
+    this.field = byId("task-name");
+    this.field.addEventListener("change", () => this.name());
+    this.field.addEventListener("keydown", (event) => { if (event.key === "Enter") byId("class-name")?.focus(); });
+    takesDrops(byId("collect"), async (transfer) => this.takeFolders(await dropped(transfer)));
+    byId("choose-folder").addEventListener("click", () => byId("folder-input").click());
+    byId("folder-input").addEventListener("change", (event) => {
+      this.takeFolders(chosen(event.target.files));
+      event.target.value = "";
+    });
+    this.addCard = this.makeAddCard();
+    this.drawing = new Drawing(this);
+    this.filming = new Filming(this);
+  }
+
+  get current() {
+    return this.state?.collected.find((each) => each.task === this.selected) || null;
+  }
+
+  get busy() {
+    return this.state?.trainings.some((job) => job.task === this.selected && ["queued", "running"].includes(job.state));
+  }
+
+  select(task) {
+    this.selected = task;
+    if (task === null) localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, task);
+    this.field.value = task ?? "";
+    say(byId("task-sentence"), "");
+    say(byId("left-out"), "");
+    this.update(this.state);
+    this.changed();
+  }
+
+  update(state) {
+    const first = this.state === null;
+    this.state = state;
+    const names = state.collected.map((each) => each.task);
+    if (this.selected !== null && !names.includes(this.selected)) {
+      this.selected = null;
+      if (this.field.value && document.activeElement !== this.field) this.field.value = "";
+    }
+    if (first && this.selected === null && names.length) this.selected = names.at(-1);
+    if (first) this.field.value = this.selected ?? "";
+    this.showSets(names);
+    this.showClasses();
+    byId("collect").classList.toggle("busy", Boolean(this.busy));
+    this.field.disabled = Boolean(this.busy);
+  }
+
+  showSets(names) {
+    const items = names.length ? [...names, null] : [];
+    keyed(byId("sets"), items, (name) => (name === null ? "new" : `=${name}`),
+      (name) => h("button.chip", { type: "button", onclick: () => { this.select(name); if (name === null) this.field.focus(); } },
+        name === null ? "New task" : name),
+      (chip, name) => chip.setAttribute("aria-pressed", String(name === this.selected)));
+  }
+
+  showClasses() {
+    const classes = this.current?.classes || [];
+    const items = [...classes, ...(this.busy ? [] : [null])];
+    keyed(byId("classes"), items, (each) => (each === null ? "add" : `=${this.selected}/${each.name}`),
+      (each) => (each === null ? this.addCard : this.makeClass(each.name)),
+      (card, each) => { if (each !== null) this.showClass(card, each); });
+    byId("folders").hidden = Boolean(this.busy);
+  }
+
+  // Classes ------------------------------------------------------------------------------------
+
+  makeAddCard() {
+    const field = h("input", {
+      id: "class-name", type: "text", maxLength: 60, autocomplete: "off", spellcheck: false,
+      placeholder: "For example: circle", "aria-label": "Name of a new class",
+    });
+    const sentence = h("p.sentence", { role: "alert", hidden: true });
+    const form = h("form.class.add", {
+      onsubmit: async (event) => {
+        event.preventDefault();
+        try {
+          say(sentence, "");
+          if (this.current?.classes.some((each) => each.name === field.value.trim())) {
+            say(sentence, `There is a class '${field.value.trim()}' already; choose another name.`);
+            return;
+          }
+          await this.addClass(field.value);
+          field.value = "";
+          field.focus();
+        } catch (mistake) {
+          say(sentence, mistake.message);
+        }
+      },
+    }, h("span.caption", {}, "Add a class"), h("div.row", {}, field, h("button", { type: "submit" }, "Add")), sentence);
+    return form;
+  }
+
+  /** The task that pictures go to; asks for a name if it has none. */
+  taskName() {
+    const name = this.selected ?? this.field.value.trim();
+    if (!name) {
+      this.field.focus();
+      throw new Error("Give the task a name first.");
+    }
+    return name;
+  }
+
+  async addClass(name) {
+    const made = await askJson("PUT", "class", { task: this.taskName(), name });
+    if (this.selected !== made.task) {
+      this.selected = made.task;
+      localStorage.setItem(KEY, made.task);
+      this.field.value = made.task;
+      this.changed();
+    }
+    return made.name;
+  }
+
+  makeClass(name) {
+    const act = (words) => ({ type: "button", ...words });
+    const field = h("input.class-title", { value: name, maxLength: 60, "aria-label": `Name of the class ${name}`, spellcheck: false });
+    const sentence = h("p.sentence", { role: "alert", hidden: true });
+    const input = h("input", { type: "file", multiple: true, accept: "image/*", hidden: true, "aria-label": `Pictures of ${name}` });
+    const attempt = async (what) => {
+      try {
+        say(sentence, "");
+        await what();
+      } catch (mistake) {
+        say(sentence, mistake.message);
+        field.value = name;
+      }
+    };
+    field.addEventListener("change", () => attempt(() => ask("PATCH", "class", { task: this.selected, name, to: field.value })));
+    input.addEventListener("change", () => { this.upload(name, [...input.files]); input.value = ""; });
+    const card = h("div.class", { role: "group", "aria-label": `Class ${name}` },
+      h("div.class-head", {}, field, h("span.count"),
+        h("button.quiet.icon", act({ "aria-label": `Remove the class ${name}`, title: "Remove",
+          onclick: () => attempt(() => ask("DELETE", "class", { task: this.selected, name })) }), icon("close"))),
+      h("div.thumbs"),
+      h("div.row.sources", {},
+        h("button", act({ onclick: () => input.click() }), icon("file"), "Files"),
+        h("button", act({ onclick: () => this.drawing.open(name) }), icon("draw"), "Draw"),
+        h("button", act({ onclick: () => this.filming.open(name) }), icon("camera"), "Camera"), input),
+      sentence);
+    takesDrops(card, async (transfer) => {
+      const found = await dropped(transfer);
+      this.upload(name, [...found.loose, ...[...found.classes.values()].flat()]);
+    });
+    return card;
+  }
+
+  showClass(card, { name, count: number, newest }) {
+    card.querySelector(".count").textContent = number ? count(number, "picture") : "no pictures yet";
+    for (const each of card.querySelectorAll("button, input")) each.disabled = Boolean(this.busy);
+    const shown = newest.slice(-11).reverse();
+    const items = number > 12 ? [...shown, null] : newest.slice(-12).reverse();
+    const thumbs = card.querySelector(".thumbs");
+    const task = this.selected;
+    keyed(thumbs, items, (each) => each ?? "more",
+      (each) => each === null
+        ? h("span.more")
+        : h("button.thumb", { type: "button", "aria-label": `Remove a picture of ${name}`, title: "Remove",
+            onclick: (event) => { event.currentTarget.disabled = true; ask("DELETE", "class", { task, name, picture: each }).catch(() => {}); } },
+            h("img", { alt: "", loading: "lazy", src: address("picture", { task, name, picture: each }) })),
+      (node, each) => { if (each === null) node.textContent = `+${(number - 11).toLocaleString("en")}`; });
+  }
+
+  // Uploads ------------------------------------------------------------------------------------
+
+  async name() {
+    const sentence = byId("task-sentence");
+    say(sentence, "");
+    if (this.selected === null || !this.current) return;
+    try {
+      const renamed = await askJson("PATCH", "class", { task: this.selected, to: this.field.value });
+      this.selected = renamed.name;
+      localStorage.setItem(KEY, renamed.name);
+    } catch (mistake) {
+      say(sentence, mistake.message);
+      this.field.value = this.selected;
+    }
+  }
+
+  async takeFolders(found) {
+    const sentence = byId("task-sentence");
+    say(sentence, "");
+    if (!found.classes.size) {
+      say(sentence, found.loose.length
+        ? "Here goes a folder with a folder for each class; drop single pictures onto a class."
+        : "There was no picture in what you dropped.");
+      return;
+    }
+    try {
+      if (this.busy) throw new Error("This task is being learned; wait for the end, or start a new task.");
+      if (this.selected === null && !this.field.value.trim()) {
+        if (found.name === null) this.taskName();
+        this.field.value = found.name;
+      }
+      const sets = [];
+      for (const [name, files] of found.classes) sets.push([await this.addClass(name), files]);
+      await this.send(sets.flatMap(([name, files]) => files.map((file) => [name, file])));
+      if (found.loose.length) this.leave([`${count(found.loose.length, "file")} lay in no class's folder.`]);
+    } catch (mistake) {
+      say(sentence, mistake.message);
+    }
+  }
+
+  upload(name, files) {
+    return this.send(files.map((file) => [name, file]));
+  }
+
+  /** Send pictures, few at a time; those that cannot be used are named with the reason. */
+  async send(pairs) {
+    const progress = byId("collect-progress");
+    const [task, most, total] = [this.selected, this.state.limits.picture, pairs.length];
+    const waiting = [...pairs];
+    const refused = [];
+    let done = 0;
+    say(byId("left-out"), "");
+    const work = async () => {
+      for (;;) {
+        const next = waiting.shift();
+        if (!next) return;
+        const [name, file] = next;
+        try {
+          if (file.size > most) {
+            throw new Error(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MB, and ${most / 2 ** 20} MB are the most; make it smaller.`);
+          }
+          await ask("POST", "picture", { task, name, said: file.name }, file);
+        } catch (mistake) {
+          refused.push(mistake.message);
+        }
+        done += 1;
+        say(progress, total > 1 ? `${done.toLocaleString("en")} of ${count(total, "picture")}` : "");
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    say(progress, "");
+    speak(`${count(total - refused.length, "picture")} added.`);
+    if (refused.length) this.leave(refused);
+  }
+
+  leave(sentences) {
+    const node = byId("left-out");
+    node.hidden = false;
+    const [first, ...others] = sentences;
+    node.replaceChildren(h("p.sentence", {}, first));
+    if (others.length) {
+      node.append(h("details", {}, h("summary", {}, `${count(others.length, "other file")} left out`),
+        h("ul", {}, ...others.slice(0, 200).map((each) => h("li", {}, each)))));
+    }
+  }
+}
+
+/** The dialog around a pad or a camera: one class is chosen, pictures are added to it. */
+class Source {
+  constructor(collect, dialog, title, main, addWord) {
+    this.collect = collect;
+    this.dialog = byId(dialog);
+    this.title = title;
+    this.chips = h("div.chips", { role: "group", "aria-label": "Class" });
+    this.tally = h("p.note", { role: "status" });
+    this.sentence = h("p.sentence", { role: "alert", hidden: true });
+    this.add = h("button.primary", { type: "button", onclick: () => this.keep() }, addWord);
+    this.head = h("h2", { id: dialog.replace("-dialog", "-title") });
+    this.buttons = h("div.row.end", {});
+    this.dialog.append(
+      h("div.dialog-head", {}, this.head, h("button.quiet.icon", { type: "button", "aria-label": "Close", onclick: () => this.dialog.close() }, icon("close"))),
+      this.chips, main, this.sentence, this.tally, this.buttons);
+    this.dialog.addEventListener("close", () => this.closed());
+  }
+
+  open(name) {
+    this.class = name;
+    this.added = 0;
+    say(this.sentence, "");
+    this.show();
+    this.dialog.showModal();
+  }
+
+  show() {
+    this.head.textContent = `${this.title} ${this.class}`;
+    const names = (this.collect.current?.classes || []).map((each) => each.name);
+    keyed(this.chips, names, (name) => name,
+      (name) => h("button.chip", { type: "button", onclick: () => { this.class = name; this.show(); } }, name),
+      (chip, name) => chip.setAttribute("aria-pressed", String(name === this.class)));
+    const here = this.collect.current?.classes.find((each) => each.name === this.class);
+    this.tally.textContent = here ? count(here.count + this.added, "picture") : "";
+  }
+
+  async send(picture, said) {
+    say(this.sentence, "");
+    try {
+      const here = this.collect.current?.classes.find((each) => each.name === this.class)?.count ?? 0;
+      await ask("POST", "picture", { task: this.collect.selected, name: this.class, said }, picture);
+      this.tally.textContent = `${count(here + 1, "picture")}`;
+      return true;
+    } catch (mistake) {
+      say(this.sentence, mistake.message);
+      return false;
+    }
+  }
+
+  closed() {}
+}
+
+class Drawing extends Source {
+  constructor(collect) {
+    const pad = new Pad("A sheet to draw on");
+    super(collect, "pad-dialog", "Draw", pad.canvas, "Add and draw the next");
+    this.pad = pad;
+    this.buttons.append(h("button", { type: "button", onclick: () => pad.clear() }, "Clear"), this.add);
+    this.dialog.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.target.tagName !== "BUTTON") { event.preventDefault(); this.keep(); }
+    });
+  }
+
+  async keep() {
+    if (this.pad.empty) {
+      say(this.sentence, "The sheet is empty; draw something first.");
+      return;
+    }
+    const picture = await this.pad.picture();
+    this.pad.clear();
+    await this.send(picture, "The drawing");
+  }
+
+  closed() {
+    this.pad.clear();
+  }
+}
+
+class Filming extends Source {
+  constructor(collect) {
+    const camera = new Camera();
+    super(collect, "camera-dialog", "Take pictures of", h("div.film", {}, camera.video), "Take a picture");
+    this.camera = camera;
+    this.buttons.append(this.add);
+    this.holding = 0;
+    const hold = () => { clearInterval(this.holding); this.holding = setInterval(() => this.keep(), 350); };
+    const release = () => { clearInterval(this.holding); this.holding = 0; };
+    this.add.addEventListener("pointerdown", hold); // held down, it takes several
+    for (const end of ["pointerup", "pointerleave", "pointercancel"]) this.add.addEventListener(end, release);
+  }
+
+  async open(name) {
+    super.open(name);
+    this.add.disabled = true;
+    try {
+      await this.camera.start();
+      this.add.disabled = false;
+    } catch (error) {
+      say(this.sentence, error.message);
+    }
+  }
+
+  async keep() {
+    if (this.camera.ready) await this.send(await this.camera.picture(), "The picture");
+  }
+
+  closed() {
+    clearInterval(this.holding);
+    this.camera.stop();
+  }
+}
