@@ -48,7 +48,9 @@ def make_app(desk: Desk) -> FastAPI:
 
     @app.exception_handler(Exception)
     async def our_mistake(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"sentence": "This is a mistake of the server; its log says more."}, 500)
+        return JSONResponse(
+            {"sentence": "This is a mistake of the server; its log says more."}, 500
+        )
 
     @app.get("/")
     def page() -> Response:

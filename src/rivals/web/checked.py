@@ -52,8 +52,7 @@ def _opened(data: bytes, name: str) -> Image.Image:
                 return picture
     except Exception as error:  # broken bytes make pillow raise nearly anything
         raise RivalsError(
-            f"{name} is not a picture that can be read; "
-            "use PNG, JPEG, WebP, GIF, BMP or TIFF."
+            f"{name} is not a picture that can be read; use PNG, JPEG, WebP, GIF, BMP or TIFF."
         ) from error
     raise RivalsError(
         f"{name} has {picture.width:,} × {picture.height:,} pixels, and {PIXELS // 10**6} million "

@@ -17,7 +17,6 @@ from rivals.files import digest, make_folder, write_bytes
 from rivals.web.checked import suffix_of, thumbnail
 from rivals.web.names import safe_name
 
-
 NEWEST = 24  # pictures of a class that are shown unasked
 
 
@@ -169,7 +168,9 @@ class Collection:
         if size > most.picture:
             raise RivalsError(too_large(size, most.picture))
         if len(here) >= most.a_class:
-            raise RivalsError(f"'{name}' has {len(here):,} pictures, which is the most for a class.")
+            raise RivalsError(
+                f"'{name}' has {len(here):,} pictures, which is the most for a class."
+            )
         every = [files for classes in self.tasks.values() for files in classes.values()]
         if sum(map(len, every)) >= most.pictures:
             raise RivalsError(

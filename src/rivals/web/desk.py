@@ -96,7 +96,13 @@ class Desk:
     # What a training is --------------------------------------------------------------------------
 
     def _command(self, job: Job) -> Sequence[str]:
-        words = [sys.executable, "-m", "rivals.cli.main", "learn", str(self.collection.of(job.task))]
+        words = [
+            sys.executable,
+            "-m",
+            "rivals.cli.main",
+            "learn",
+            str(self.collection.of(job.task)),
+        ]
         words += ["--model", str(self.model), "--name", job.task, "--json"]
         words += ["--again"] if job.again else []
         words += ["--minutes", f"{job.minutes:g}"] if job.minutes is not None else []

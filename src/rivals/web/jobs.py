@@ -119,9 +119,9 @@ class Jobs:
     # The thread ----------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        for job in list(self.jobs.values()):  # cancelled by a server that could not see to it
-            if job.state not in OPEN:
-                Training(self._at(job)).stop()
+        for each in list(self.jobs.values()):  # cancelled by a server that could not see to it
+            if each.state not in OPEN:
+                Training(self._at(each)).stop()
         while True:
             with self._wake:
                 job = self._next()
@@ -169,8 +169,11 @@ class Jobs:
         outcome = training.outcome()
         if outcome is not None and outcome["event"] == "done":  # also if asked to stop too late
             self._end(job, DONE)
-        elif self.jobs[job.id].state == CANCELLED or self.stopping:
+        elif self.jobs[job.id].state == CANCELLED:
             self._tidy()
+        elif self.stopping:  # told to stop, which is no failed attempt
+            with self._wake:
+                self._set(replace(job, attempts=job.attempts - 1))
         elif outcome is not None:
             self._end(job, FAILED, str(outcome.get("sentence", "The training failed.")))
         else:
