@@ -10,8 +10,11 @@ import typer
 from rivals.cli.bench import bench
 from rivals.cli.compare import compare
 from rivals.cli.data import app as data
+from rivals.cli.drop import drop
 from rivals.cli.export import export
 from rivals.cli.info import info
+from rivals.cli.learn import learn
+from rivals.cli.predict import predict
 from rivals.cli.report import report
 from rivals.cli.run import run
 from rivals.cli.serve import serve
@@ -20,6 +23,9 @@ from rivals.errors import RivalsError
 EXAMPLES = """\
 rivals: continual learning on small devices. Rival units compete for each task; the winners ship.
 
+  rivals learn parts --model model                      teach a device a folder of pictures
+  rivals predict new.jpg --model model                  ask it
+  rivals drop parts --model model                       take a task out, exactly
   rivals run digits                                     learn five tasks from the bundled digits
   rivals run digits-permuted --method finetune          the same machinery, forgetting
   rivals run digits --set epochs=5 --set units=4        change any setting
@@ -39,6 +45,9 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=False, rich_markup_mode=None,
     help="Continual learning on small devices.",
 )  # fmt: skip
+app.command("learn")(learn)
+app.command("predict")(predict)
+app.command("drop")(drop)
 app.command("run")(run)
 app.command("info")(info)
 app.command("compare")(compare)

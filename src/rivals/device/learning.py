@@ -1,0 +1,257 @@
+"""Learning one task from a folder of pictures: read, compete, train, check, and only then write.
+
+    find ─► read ─► hold some out ─► the units compete ─► the winners train ─► measure ─► commit
+
+The model in the folder is touched once, at the end. A kill before leaves the old model, a kill
+after leaves the new one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rivals.device import budget, calibration, choose, pictures
+from rivals.device.description import NAME, Description, TaskFacts
+from rivals.device.model import Model, empty, writing
+from rivals.device.pictures import Found, LeftOut, Pictures
+from rivals.device.training import Interrupted, Trainer, refine
+from rivals.errors import RivalsError
+from rivals.methods.twta import TWTA
+from rivals.metrics.cost import cost
+from rivals.seeds import Seed
+from rivals.tasks import Examples, Task
+from rivals.tasks.stream import stratified
+from rivals.tickets.together import Together
+
+__all__ = ["Interrupted", "Learned", "learn"]
+Watcher = Callable[[dict[str, Any]], None]  # told an event, as `rivals learn --json` prints it
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What came of it."""
+
+    facts: TaskFacts
+    left_out: list[LeftOut]
+    repeated: int  # pictures that were there twice in one class
+    grown: list[int]  # rivals that the blocks of each layer gained
+    room: dict[str, float]  # share of edges that are free, by layer
+    peak_memory: int  # bytes of this process
+    before: float | None = None  # accuracy before refining, on the same held-out pictures
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self.facts.to_dict(),
+            "left_out": [vars(each) for each in self.left_out],
+            "repeated": self.repeated,
+            "grown": self.grown,
+            "room": self.room,
+            "peak_memory": self.peak_memory,
+            "before": self.before,
+        }
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a user may ask of learning."""
+
+    again: bool = False  # refine a task that is known
+    strict: bool = False  # refuse a folder with anything in it that cannot be learned
+    minutes: float | None = None  # for all of it
+    ram: float | None = None  # MB of this process
+    network: str | None = None  # of a new model
+    size: int | None = None  # pixels a side, of a new model
+    grey: bool = False  # a new model without colours
+    epochs: int | None = None
+    augmentation: str | None = None
+    seed: int = 0  # of a new model
+
+
+def learn(
+    folder: str | Path,
+    model_path: str | Path,
+    name: str | None = None,
+    *,
+    watcher: Watcher = lambda event: None,
+    asked_to_stop: Callable[[], bool] = lambda: False,
+    started: float | None = None,
+    **wishes: Any,
+) -> Learned:
+    """Teach the model at `model_path`, made if it is not there, the task in `folder`.
+
+    `wishes` are the fields of `Wishes`. `asked_to_stop` is asked at every step, and then
+    `Interrupted` is raised. `started` is when the budget of minutes began (time.monotonic).
+    """
+    wanted = Wishes(**wishes)
+    clock = budget.Clock(wanted.minutes, time.monotonic() if started is None else started)
+    where = Path(model_path)
+    task = name or pictures.default_name(Path(folder))
+    pictures.check_name(task, "task")
+    with writing(where):
+        model = Model.open(where) if (where / NAME).exists() else None
+        check_known(model, task, wanted.again)
+        found = pictures.find(Path(folder))
+        if model is None:
+            side, _ = pictures.survey(found)
+            chosen = choose.plan(side, wanted.grey, wanted.network, wanted.size)
+            model = new_model(where, chosen, wanted.seed)
+        lesson = Lesson(model, task, wanted, watcher, asked_to_stop, clock)
+        return lesson.go(found)
+
+
+def check_known(model: Model | None, task: str, again: bool) -> None:
+    known = [] if model is None else [each.name for each in model.tasks]
+    if task in known and not again:
+        raise RivalsError(
+            f"The model knows a task '{task}'; choose another name with --name, or refine it with "
+            "--again."
+        )
+    if task not in known and again:
+        has = f"it knows {', '.join(known)}" if known else "it knows none"
+        raise RivalsError(
+            f"The model has no task '{task}' to refine, {has}; name one with --name, or leave out "
+            "--again."
+        )
+
+
+def new_model(path: Path, chosen: choose.Plan, seed: int) -> Model:
+    if not 0 <= seed < 2**63:
+        raise RivalsError(f"--seed is {seed}, but must be at least 0 and below 2^63.")
+    network = chosen.network
+    content = Description(
+        seed, network.network, network.widths, network.units, chosen.input_shape, ()
+    )
+    return Model(path, content)
+
+
+class Lesson:
+    """One task on its way into a model."""
+
+    def __init__(
+        self, model: Model, task: str, wishes: Wishes, watcher: Watcher,
+        asked_to_stop: Callable[[], bool], clock: budget.Clock,
+    ) -> None:  # fmt: skip
+        self.model, self.task, self.wishes = model, task, wishes
+        self.watcher, self.asked_to_stop, self.clock = watcher, asked_to_stop, clock
+        self.seed = Seed(model.description.seed).child("device", task)
+
+    def go(self, found: Found) -> Learned:
+        model, method = self.model, self.method()
+        read = self.read(found)
+        task = self.divide(read)
+        known = model.description.task(task.name)
+        method.settings = choose.training(
+            len(task.train), self.wishes.epochs, self.wishes.augmentation
+        )
+        units = [rivals.units for rivals in method.network.rivals()]
+        trainer = Trainer(method, task, self.watcher, self.asked_to_stop, self.clock)
+        before = None
+        if known:
+            before, stopped = refine(trainer, known)
+        else:
+            stopped = trainer.learn()
+        facts = self.facts(task, stopped, known)
+        model.levels[task.name] = self.levels(method, task)
+        old = [each for each in model.tasks if each.name != task.name]
+        place = model.tasks.index(known) if known else len(old)
+        made = model.commit([*old[:place], facts, *old[place:]])
+        grown = [r.units - was for r, was in zip(method.network.rivals(), units, strict=True)]
+        learned = Learned(
+            made.task(task.name), read.left_out, read.repeated, grown, made.room(),
+            budget.peak_memory(), before,
+        )  # fmt: skip
+        self.watcher({"event": "done", **learned.to_dict()})
+        return learned
+
+    def method(self) -> TWTA:
+        model = self.model
+        if not model.description.units:  # a new one
+            model.__dict__["method"] = empty(model.description)
+        return model.method
+
+    def read(self, found: Found) -> Pictures:
+        """Decode the pictures, as many as memory allows."""
+        shape = self.model.description.input_shape
+        most = budget.most_pictures(shape, self.wishes.ram)
+        few = pictures.some(found, most, self.seed.child("some"))
+        if few.count < found.count:
+            self.watcher(
+                {"event": "fewer", "images": few.count, "of": found.count, "reason": "memory"}
+            )
+
+        def told(done: int, count: int) -> None:
+            if self.asked_to_stop():
+                raise Interrupted
+            if done % 50 == 0 or done == count:
+                self.watcher({"event": "reading", "done": done, "of": count})
+
+        read = pictures.read(few, shape, told)
+        if read.left_out:
+            self.watcher({"event": "left_out", "files": [vars(each) for each in read.left_out]})
+            if self.wishes.strict:
+                first = read.left_out[0]
+                raise RivalsError(
+                    f"{len(read.left_out)} files of {found.folder} cannot be learned from, first "
+                    f"{first.path}: {first.why.rstrip('.')}; take them out, or leave out --strict."
+                )
+        return read
+
+    def divide(self, read: Pictures) -> Task:
+        """Hold some pictures of every class out."""
+        share = choose.held_share(len(read.labels))
+        known = self.model.description.task(self.task)
+        if known and sorted(known.classes) != sorted(read.classes):
+            raise RivalsError(
+                f"The task '{self.task}' has the classes {_some(known.classes)}, but the folder "
+                f"has {_some(read.classes)}; to refine a task its classes must be the same."
+            )
+        classes = known.classes if known else read.classes
+        if read.classes != classes:
+            raise RivalsError("The classes are not in order.")  # both are sorted: never
+        kept, held = stratified(read.labels, share, self.seed.child("held"))
+        examples = Examples(read.images, read.labels)
+        channels = self.model.description.input_shape[0]
+        return Task(
+            self.task, classes, examples.subset(kept), examples.subset(held),
+            choose.preparation(channels),
+        )  # fmt: skip
+
+    def facts(self, task: Task, stopped: str, known: TaskFacts | None) -> TaskFacts:
+        """All that is said of the task; its accuracy is measured with its ticket."""
+        method, shape = self.model.method, self.model.description.input_shape
+        ticket = method.ticket(task.name)
+        readings = Together([ticket], [task.preprocessing])(task.validation.images)
+        right = readings[0].scores.argmax(1) == task.validation.labels
+        small = cost(ticket, shape)
+        older = known.inherited_from if known else tuple(t.name for t in self.model.tasks[::-1])
+        return TaskFacts(
+            name=task.name,
+            classes=task.classes,
+            images=len(task.train) + (known.images if known else 0),
+            held=len(task.validation),
+            accuracy=100 * int(right.sum()) / len(right),
+            weights=small.weights,
+            bytes=1,  # known when it is written
+            macs=small.macs,
+            seconds=round(self.clock.spent(), 2) + (known.seconds if known else 0),
+            steps=method.position.step,
+            stopped=stopped,
+            refined=known.refined + 1 if known else 0,
+            inherited_from=older,
+        )
+
+    @staticmethod
+    def levels(method: TWTA, task: Task) -> Any:
+        """What is usual for the task's own pictures."""
+        held, kept = task.validation.images, method.known[task.name].kept or {}
+        reading = Together([method.ticket(task.name)], [task.preprocessing])(held)[0]
+        return calibration.levels(calibration.rule().view(held), reading, kept)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
