@@ -134,7 +134,7 @@ def make_app(desk: Desk) -> FastAPI:
     ) -> Any:
         data = await _body(request, desk.collection.limits.picture)
         picture = await run_in_threadpool(decoded, data, said)
-        return (await run_in_threadpool(desk.known.answer, [picture], task or None, reject))[0]
+        return await run_in_threadpool(desk.known.answer, picture, task or None, reject)
 
     @app.get("/api/winners")
     def winners(task: Word) -> dict[str, Any]:

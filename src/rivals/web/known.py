@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rivals.device import Predictor
 
+LIKELIEST = 5  # classes that are shown
 Stamp = tuple[int, int, int]
 
 
@@ -69,9 +70,9 @@ class Known:
         return {"winners": model.winners(task), "units": list(model.description.units)}
 
     def answer(
-        self, pictures: list[Image.Image], task: str | None, reject: float | None
-    ) -> list[dict[str, Any]]:
-        """Class, task and confidence of each picture."""
+        self, picture: Image.Image, task: str | None, reject: float | None
+    ) -> dict[str, Any]:
+        """Class, task and confidence of a picture, and how likely the other classes are."""
         from rivals.device import Predictor
 
         with self._lock:
@@ -82,22 +83,29 @@ class Known:
                 self._predictor = (stamp, Predictor(self.folder))
             predictor = self._predictor[1]
             assert predictor is not None
-            answers = predictor.predict(pictures, task, reject)
-        return [
-            {
-                "task": each.task,
-                "label": each.label,
-                "confidence": each.confidence,
-                "rejected": each.rejected,
-            }
-            for each in answers
-        ]
+            (answer,) = predictor.predict([picture], task, reject)
+            return {**vars(answer), "shares": _shares(predictor, picture, answer.task)}
 
     def drop(self, task: str) -> list[str]:
         from rivals.device import drop
 
         with self._lock:
             return list(drop(self.folder, task).heirs)
+
+
+def _shares(predictor: Predictor, picture: Image.Image, task: str) -> list[tuple[str, float]]:
+    """The likeliest classes of a task with their probabilities."""
+    import torch
+
+    from rivals.edge.picture import pixels
+
+    number = predictor.tasks.index(task)
+    raw = torch.from_numpy(pixels(picture, predictor.shape)[None])
+    (reading,) = predictor.tickets_of(task, [number])(raw)
+    values, order = torch.softmax(reading.scores, 1)[0].sort(descending=True)
+    classes = predictor.classes[number]
+    pairs = zip(order.tolist(), values.tolist(), strict=True)
+    return [(classes[place], round(value, 4)) for place, value in pairs][:LIKELIEST]
 
 
 def _shown(facts: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +129,7 @@ def formats() -> list[dict[str, Any]]:
 
     shown = [{"name": "ticket", "label": FORMATS["ticket"][0], "for": FORMATS["ticket"][1],
               "install": None}]  # fmt: skip
-    for name in known:
+    for name in sorted(known, key=lambda name: [*FORMATS, name].index(name)):
         label, purpose = FORMATS.get(name, (name, ""))
         missing = any(find_spec(module) is None for module in known[name].modules)
         install = f"pip install 'rivals[{known[name].extra}]'" if missing else None

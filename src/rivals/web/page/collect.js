@@ -78,6 +78,7 @@ export class Collect {
       (each) => (each === null ? this.addCard : this.makeClass(each.name)),
       (card, each) => { if (each !== null) this.showClass(card, each); });
     byId("folders").hidden = Boolean(this.busy);
+    byId("gather").classList.toggle("empty", !classes.length);
   }
 
   // Classes ------------------------------------------------------------------------------------

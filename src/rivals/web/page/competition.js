@@ -1,4 +1,5 @@
 // Blocks of rival units as dots: a column is a block, a row a unit. Winners grow, losers shrink.
+// While they compete the widest layer fills the row; a still map has its layers side by side.
 
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const GAP = 18; // between two layers
@@ -52,20 +53,20 @@ export class Competition {
     layer.canvas.setAttribute("aria-label", `Layer ${number + 1}: ${blocks} blocks of ${units} rival units${state}`);
   }
 
-  /** Dots as large as the room allows: all layers in one row, or each in its own. */
+  /** Dots as large as the room allows. */
   lay() {
     const room = this.node.clientWidth;
     if (!room) return;
     const blocks = this.layers.map((layer) => layer.blocks);
-    const together = (room - GAP * (blocks.length - 1)) / blocks.reduce((a, b) => a + b, 0);
-    const alone = room / Math.max(...blocks);
-    const most = this.still ? 9 : 14;
-    this.cell = Math.min(most, together >= 6.5 ? together : Math.max(3, alone));
+    const together = (room - 1 - GAP * (blocks.length - 1)) / blocks.reduce((a, b) => a + b, 0);
+    const alone = (room - 1) / Math.max(...blocks);
+    this.cell = this.still && together >= 6 ? Math.min(9, together) : Math.min(14, Math.max(3, alone));
     for (const layer of this.layers) {
       const scale = devicePixelRatio || 1;
       const [width, height] = [layer.blocks * this.cell, layer.units * this.cell];
       layer.canvas.style.width = `${width}px`;
       layer.canvas.style.height = `${height}px`;
+      layer.caption.style.maxWidth = `${Math.max(width, 110)}px`;
       layer.canvas.width = Math.round(width * scale);
       layer.canvas.height = Math.round(height * scale);
     }

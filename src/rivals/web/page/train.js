@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { Competition } from "./competition.js";
-import { byId, bytes, count, duration, h, keyed, say, speak } from "./dom.js";
+import { byId, bytes, count, duration, h, icon, keyed, say, speak } from "./dom.js";
 
 const OPEN = ["queued", "running"];
 
@@ -26,6 +26,7 @@ export class Train {
   build() {
     this.title = h("h3");
     this.cancel = h("button.quiet", { type: "button", onclick: () => this.stop(this.job) }, "Cancel");
+    this.next = h("button", { type: "button", hidden: true, onclick: () => { location.hash = "try"; } }, icon("try"), "Try it");
     this.bar = h("div.bar", { role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
     const fact = (name) => { const value = h("b", {}, "–"); return [value, h("div.fact", {}, value, h("span", {}, name))]; };
     const [left, leftBox] = fact("time left");
@@ -34,9 +35,10 @@ export class Train {
     const [sure, sureBox] = fact("certainty of the competition");
     this.facts = { left, right, held, sure };
     this.phase = h("p.phase", { role: "status" });
+    this.aside = h("p.note", { hidden: true });
     this.map = h("div.map");
-    this.live.append(h("div.row.spread", {}, this.title, this.cancel), this.bar,
-      h("div.facts", {}, leftBox, rightBox, heldBox, sureBox), this.phase, this.map);
+    this.live.append(h("div.row.spread", {}, this.title, this.cancel, this.next), this.bar,
+      h("div.facts", {}, leftBox, rightBox, heldBox, sureBox), this.phase, this.aside, this.map);
   }
 
   async start() {
@@ -86,15 +88,15 @@ export class Train {
   tell(event) {
     if (event.job !== this.job) this.begin(event.job);
     const act = { reading: () => this.reads(event), begins: () => this.begins(event), step: () => this.steps(event),
-      validation: () => this.validates(event), done: () => this.ends(event) }[event.event];
+      validation: () => this.validates(event), left_out: () => this.leaves(event), done: () => this.ends(event) }[event.event];
     act?.();
     this.showEnd();
   }
 
   begin(number) {
+    if (number !== this.job) say(this.aside, "");
     this.job = number;
     this.competition = null;
-    this.done = null;
     this.spoken = -1;
     this.map.replaceChildren();
     for (const value of Object.values(this.facts)) value.textContent = "–";
@@ -141,9 +143,13 @@ export class Train {
     this.facts.held.textContent = `${event.accuracy.toFixed(1)} %`;
   }
 
+  leaves(event) {
+    say(this.aside, `${count(event.files.length, "picture was", "pictures were")} left out, the first because ${event.files[0].why.replace(/\.$/, "")}.`);
+  }
+
   ends(event) {
-    this.done = event;
     this.progress(1);
+    if (event.grown?.some((more) => more > 0)) say(this.aside, "The network grew to make room for it; what it knew is as it was.");
   }
 
   progress(share) {
@@ -158,15 +164,17 @@ export class Train {
     if (!job) return;
     this.live.dataset.state = job.state;
     this.cancel.hidden = !OPEN.includes(job.state);
+    this.next.hidden = job.state !== "done";
+    this.facts.left.nextElementSibling.textContent = job.state === "done" ? "to learn it" : "time left";
     const again = job.again ? " again" : "";
     this.title.textContent = { running: `Learning ${job.task}${again}`, done: `Learned ${job.task}${again}`, failed: `${job.task} was not learned`, queued: job.task, cancelled: job.task }[job.state];
     if (job.state === "failed") this.phase.textContent = `${job.sentence} The model is as it was.`;
     if (job.state === "done") {
       const task = this.state.tasks.find((each) => each.name === job.task);
-      this.facts.left.textContent = "done";
       if (task) {
+        this.facts.left.textContent = duration(task.seconds);
         this.facts.held.textContent = `${task.accuracy.toFixed(1)} %`;
-        this.phase.textContent = `${task.accuracy.toFixed(1)} % of ${count(task.held, "held-out picture")} are right. It took ${duration(task.seconds)}, and its ticket has ${count(task.weights, "weight")} in ${bytes(task.bytes)}.`;
+        this.phase.textContent = `${task.accuracy.toFixed(1)} % of ${count(task.held, "held-out picture")} are right. Its ticket has ${count(task.weights, "weight")} in ${bytes(task.bytes)}.`;
         if (this.told !== job.id) speak(`Learned ${job.task}. ${this.phase.textContent}`);
         this.told = job.id;
       }

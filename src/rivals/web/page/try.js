@@ -38,12 +38,12 @@ export class Try {
 
   buildAnswer() {
     this.label = h("p.label", {}, "–");
-    this.bar = h("div.bar", { "aria-hidden": "true" }, h("i"));
+    this.shares = h("ul.shares", { "aria-label": "Confidence in each class" });
     this.line = h("p.note", {}, "Nothing asked yet.");
     this.task = h("select", { id: "try-task", onchange: () => this.soon() });
     this.reject = h("input", { type: "checkbox", id: "try-reject", checked: true, onchange: () => this.soon() });
     byId("try-answer").append(
-      h("div.answer", { "aria-live": "polite" }, this.label, this.bar, this.line),
+      h("div.answer", { "aria-live": "polite" }, this.label, this.line), this.shares,
       h("div.options", {},
         h("label.field", {}, h("span", {}, "Task"), this.task),
         h("label.check", {}, this.reject, h("span", {}, "May answer “none of these”"))));
@@ -121,7 +121,12 @@ export class Try {
   tell(answer) {
     this.label.textContent = answer.rejected ? "None of these" : answer.label;
     this.label.classList.toggle("none", answer.rejected);
-    this.bar.firstElementChild.style.width = percent(answer.confidence).replace(" ", "");
+    keyed(this.shares, answer.shares.map((each, place) => [...each, place]), ([, , place]) => String(place), () => h("li", {}, h("span"), h("div.bar", {}, h("i")), h("span")),
+      (row, [name, share]) => {
+        row.firstElementChild.textContent = name;
+        row.lastElementChild.textContent = percent(share);
+        row.querySelector("i").style.width = `${100 * share}%`;
+      });
     this.line.textContent = answer.rejected
       ? `It would have been ${answer.label} of ${answer.task}, ${percent(answer.confidence)} sure.`
       : `${percent(answer.confidence)} sure · task ${answer.task}`;
@@ -132,7 +137,7 @@ export class Try {
     clearTimeout(this.waiting);
     this.label.textContent = "–";
     this.label.classList.remove("none");
-    this.bar.firstElementChild.style.width = "0";
+    this.shares.replaceChildren();
     this.line.textContent = this.state?.tasks.length ? "Nothing asked yet." : "It has learned nothing yet; teach it a task first.";
   }
 
