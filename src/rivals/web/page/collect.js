@@ -7,6 +7,8 @@ import { chosen, dropped } from "./folders.js";
 import { Pad } from "./pad.js";
 
 const AT_ONCE = 3; // uploads
+const FEW = 12; // thumbnails of a class
+const MOST = 1000; // of them if all are asked for
 const KEY = "rivals.task";
 
 export class Collect {
@@ -166,17 +168,36 @@ export class Collect {
   showClass(card, { name, count: number, newest }) {
     card.querySelector(".count").textContent = number ? count(number, "picture") : "no pictures yet";
     for (const each of card.querySelectorAll("button, input")) each.disabled = Boolean(this.busy);
-    const shown = newest.slice(-11).reverse();
-    const items = number > 12 ? [...shown, null] : newest.slice(-12).reverse();
+    if (card.all && card.number !== number) this.showAll(card, name);
+    card.number = number;
+    const few = number > FEW ? [...newest.slice(1 - FEW).reverse(), null] : newest.slice(-FEW).reverse();
+    this.showThumbs(card, name, card.all ? card.all : few);
+  }
+
+  showThumbs(card, name, pictures) {
     const thumbs = card.querySelector(".thumbs");
     const task = this.selected;
-    keyed(thumbs, items, (each) => each ?? "more",
+    thumbs.classList.toggle("all", Boolean(card.all));
+    keyed(thumbs, pictures, (each) => each ?? "more",
       (each) => each === null
-        ? h("span.more")
+        ? h("button.more", { type: "button", onclick: () => this.showAll(card, name) })
         : h("button.thumb", { type: "button", "aria-label": `Remove a picture of ${name}`, title: "Remove",
             onclick: (event) => { event.currentTarget.disabled = true; ask("DELETE", "class", { task, name, picture: each }).catch(() => {}); } },
             h("img", { alt: "", loading: "lazy", src: address("picture", { task, name, picture: each }) })),
-      (node, each) => { if (each === null) node.textContent = `+${(number - 11).toLocaleString("en")}`; });
+      (node, each) => {
+        if (each !== null) return;
+        node.textContent = `+${(card.number - FEW + 1).toLocaleString("en")}`;
+        node.setAttribute("aria-label", `Show all ${card.number} pictures of ${name}`);
+      });
+  }
+
+  async showAll(card, name) {
+    try {
+      card.all = (await askJson("GET", "pictures", { task: this.selected, name })).reverse().slice(0, MOST);
+      this.showThumbs(card, name, card.all);
+    } catch {
+      card.all = null; // renamed or removed meanwhile
+    }
   }
 
   // Uploads ------------------------------------------------------------------------------------
