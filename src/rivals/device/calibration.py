@@ -29,6 +29,15 @@ def levels(view: Tensor, reading: Reading, kept: Kept) -> Tensor:
     return torch.quantile(scores, torch.linspace(0, 1, LEVELS))
 
 
+def join(one: Tensor, other: Tensor, share: float) -> Tensor:
+    """The levels of two sets of held-out pictures together, `share` of which are the other's."""
+    values, order = torch.cat([one, other]).sort()
+    weights = torch.cat([torch.full_like(one, 1 - share), torch.full_like(other, share)])[order]
+    reached = (weights.cumsum(0) - weights / 2) / weights.sum()
+    at = torch.searchsorted(reached, torch.linspace(0, 1, LEVELS)).clamp(max=len(values) - 1)
+    return values[at]
+
+
 def least(levels: Tensor, share: float) -> float:
     """The score that a share of the held-out pictures is below."""
     place = share * (LEVELS - 1)
