@@ -156,7 +156,7 @@ class Lesson:
         trainer = Trainer(method, task, self.watcher, self.asked_to_stop, self.clock)
         stopped = trainer.learn()
         facts = self.facts(task, stopped, None)
-        model.levels[task.name] = self.levels(method, task)
+        model.familiar[task.name] = self.familiar(task)
         made = model.commit([*model.tasks, facts])
         grown = [r.units - was for r, was in zip(method.network.rivals(), units, strict=True)]
         return self.done(made, read, grown)
@@ -175,7 +175,7 @@ class Lesson:
     def refine(self, task: Task, read: Pictures, known: TaskFacts) -> Learned:
         """Train a known task further; where that makes it worse, the model stays as it is."""
         model, method = self.model, self.model.method
-        old, levels = method.known[task.name], model.levels[task.name]
+        old = method.known[task.name]
         method.settings = replace(method.settings, lr=method.settings.lr * SLOWER)
         refiner = Refiner(method, task, self.watcher, self.asked_to_stop, self.clock)
         before, after = refiner.refine()
@@ -184,7 +184,7 @@ class Lesson:
             return self.done(Model.open(model.path), read, none, before, kept=False)
         share = len(task.train) / (len(task.train) + known.images)
         refiner.remember(old, share)
-        model.levels[task.name] = calibration.join(levels, self.levels(method, task), share)
+        model.familiar[task.name] = self.familiar(task)
         facts = self.facts(task, refiner.reason, known)
         made = model.commit([facts if each == known else each for each in model.tasks])
         return self.done(made, read, none, before)
@@ -266,12 +266,10 @@ class Lesson:
             inherited_from=older,
         )
 
-    @staticmethod
-    def levels(method: TWTA, task: Task) -> Any:
-        """What is usual for the task's own pictures."""
-        held, kept = task.validation.images, method.known[task.name].kept or {}
-        reading = Together([method.ticket(task.name)], [task.preprocessing])(held)[0]
-        return calibration.levels(calibration.rule().view(held), reading, kept)
+    def familiar(self, task: Task) -> calibration.Familiar:
+        """What is usual for the task's own pictures, as its ticket reads them."""
+        ticket = self.model.method.ticket(task.name)
+        return calibration.calibrate(task, Together([ticket], [task.preprocessing]))
 
 
 def _some(names: tuple[str, ...]) -> str:
