@@ -177,7 +177,7 @@ def test_info_of_a_ticket(finished: Path, accepted: Accepted) -> None:
 
 
 def test_info_of_something_else(tmp_path: Path, refused: Refused) -> None:
-    assert "holds neither a run nor a ticket" in refused("info", tmp_path)
+    assert "holds neither a model, a run nor a ticket" in refused("info", tmp_path)
     (tmp_path / "file").write_text("x")
     assert "is no folder" in refused("info", tmp_path / "file")
     assert "(No such file or directory)" in refused("info", tmp_path / "nowhere", "--json")

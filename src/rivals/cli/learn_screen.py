@@ -97,6 +97,12 @@ class LearnScreen:
 
     def on_done(self, event: dict[str, Any]) -> None:
         self.progress.stop()
+        if not event["kept"]:
+            self.say(
+                f"The new pictures made it no better (before: {event['before']:.1f} % of those "
+                "held out), so the model was left as it was."
+            )
+            return
         ends = {
             "planned": "",
             "no-longer-better": " Stopped early: the held-out pictures got no better.",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from rivals.device import budget, calibration, choose, pictures
 from rivals.device.description import NAME, Description, TaskFacts
 from rivals.device.model import Model, empty, writing
 from rivals.device.pictures import Found, LeftOut, Pictures
-from rivals.device.training import Interrupted, Trainer, refine
+from rivals.device.refining import SLOWER, Refiner
+from rivals.device.training import Interrupted, Trainer
 from rivals.errors import RivalsError
 from rivals.methods.twta import TWTA
 from rivals.metrics.cost import cost
@@ -42,6 +43,7 @@ class Learned:
     room: dict[str, float]  # share of edges that are free, by layer
     peak_memory: int  # bytes of this process
     before: float | None = None  # accuracy before refining, on the same held-out pictures
+    kept: bool = True  # False: refining made it worse, so the model was left as it was
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -52,6 +54,7 @@ class Learned:
             "room": self.room,
             "peak_memory": self.peak_memory,
             "before": self.before,
+            "kept": self.kept,
         }
 
 
@@ -148,24 +151,43 @@ class Lesson:
             len(task.train), self.wishes.epochs, self.wishes.augmentation
         )
         units = [rivals.units for rivals in method.network.rivals()]
-        trainer = Trainer(method, task, self.watcher, self.asked_to_stop, self.clock)
-        before = None
         if known:
-            before, stopped = refine(trainer, known)
-        else:
-            stopped = trainer.learn()
-        facts = self.facts(task, stopped, known)
-        model.levels[task.name] = self.levels(method, task)
-        old = [each for each in model.tasks if each.name != task.name]
-        place = model.tasks.index(known) if known else len(old)
-        made = model.commit([*old[:place], facts, *old[place:]])
+            return self.refine(task, read, known)
+        trainer = Trainer(method, task, self.watcher, self.asked_to_stop, self.clock)
+        stopped = trainer.learn()
+        facts = self.facts(task, stopped, None)
+        model.familiar[task.name] = self.familiar(task)
+        made = model.commit([*model.tasks, facts])
         grown = [r.units - was for r, was in zip(method.network.rivals(), units, strict=True)]
+        return self.done(made, read, grown)
+
+    def done(
+        self, made: Model, read: Pictures, grown: list[int], before: float | None = None,
+        kept: bool = True,
+    ) -> Learned:  # fmt: skip
         learned = Learned(
-            made.task(task.name), read.left_out, read.repeated, grown, made.room(),
-            budget.peak_memory(), before,
+            made.task(self.task), read.left_out, read.repeated, grown, made.room(),
+            budget.peak_memory(), before, kept,
         )  # fmt: skip
         self.watcher({"event": "done", **learned.to_dict()})
         return learned
+
+    def refine(self, task: Task, read: Pictures, known: TaskFacts) -> Learned:
+        """Train a known task further; where that makes it worse, the model stays as it is."""
+        model, method = self.model, self.model.method
+        old = method.known[task.name]
+        method.settings = replace(method.settings, lr=method.settings.lr * SLOWER)
+        refiner = Refiner(method, task, self.watcher, self.asked_to_stop, self.clock)
+        before, after = refiner.refine()
+        none = [0] * len(method.network.rivals())
+        if after < before:
+            return self.done(Model.open(model.path), read, none, before, kept=False)
+        share = len(task.train) / (len(task.train) + known.images)
+        refiner.remember(old, share)
+        model.familiar[task.name] = self.familiar(task)
+        facts = self.facts(task, refiner.reason, known)
+        made = model.commit([facts if each == known else each for each in model.tasks])
+        return self.done(made, read, none, before)
 
     def method(self) -> TWTA:
         model = self.model
@@ -244,12 +266,10 @@ class Lesson:
             inherited_from=older,
         )
 
-    @staticmethod
-    def levels(method: TWTA, task: Task) -> Any:
-        """What is usual for the task's own pictures."""
-        held, kept = task.validation.images, method.known[task.name].kept or {}
-        reading = Together([method.ticket(task.name)], [task.preprocessing])(held)[0]
-        return calibration.levels(calibration.rule().view(held), reading, kept)
+    def familiar(self, task: Task) -> calibration.Familiar:
+        """What is usual for the task's own pictures, as its ticket reads them."""
+        ticket = self.model.method.ticket(task.name)
+        return calibration.calibrate(task, Together([ticket], [task.preprocessing]))
 
 
 def _some(names: tuple[str, ...]) -> str:

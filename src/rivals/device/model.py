@@ -20,7 +20,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rivals.device import choose, description, task_file
+from rivals.device import calibration, choose, description, task_file
+from rivals.device.calibration import Familiar
 from rivals.device.description import NAME, Description, TaskFacts, damaged
 from rivals.errors import RivalsError, unknown
 from rivals.files import BusyError, Lock, make_folder, write_bytes
@@ -42,7 +43,7 @@ class Model:
 
     def __init__(self, path: Path, content: Description) -> None:
         self.path, self.description = path, content
-        self.levels: dict[str, Tensor] = {}  # of each task, once the network is built
+        self.familiar: dict[str, Familiar] = {}  # by task, once the network is built
 
     @classmethod
     def open(cls, path: str | Path) -> Model:
@@ -92,7 +93,7 @@ class Model:
             prepare = choose.preparation(content.input_shape[0])
             method.known[facts.name] = Known(facts.classes, prepare, kept)
             method.facts[facts.name] = {}
-            self.levels[facts.name] = tensors["levels"]
+            self.familiar[facts.name] = calibration.load(tensors)
 
     def room(self) -> dict[str, float]:
         """The share of edges that no task uses, layer by layer."""
@@ -130,7 +131,7 @@ class Model:
                 kept = self.method.known[each.name].kept or {}
                 tensors = stack.tensors(network, each.name, protected=True)
                 tensors |= {f"kept.{name}": tensor for name, tensor in kept.items()}
-                tensors["levels"] = self.levels[each.name]
+                tensors |= self.familiar[each.name].tensors()
                 check_finite(each.name, tensors)
                 file, checksum, data = task_file.encode(tensors)
                 if (file, checksum) != (each.file, each.sha256):
@@ -145,7 +146,7 @@ class Model:
             raise
         sweep(self.path)
         made = Model(self.path, content)
-        made.__dict__["method"], made.levels = self.method, self.levels
+        made.__dict__["method"], made.familiar = self.method, self.familiar
         return made
 
 

@@ -41,7 +41,7 @@ class Predictor:
         self.tasks = [task.name for task in self.model.tasks]
         self.classes = [task.classes for task in self.model.tasks]
         self.kept = [method.known[name].kept or {} for name in self.tasks]
-        self.levels = [self.model.levels[name] for name in self.tasks]
+        self.familiar = [self.model.familiar[name] for name in self.tasks]
         self.tickets = [method.ticket(name) for name in self.tasks]
         self.prepare = [method.known[name].preprocessing for name in self.tasks]
         self.together: dict[str | None, Together] = {}
@@ -82,19 +82,20 @@ class Predictor:
         members = list(range(len(self.tasks))) if task is None else [self.tasks.index(task)]
         raw = torch.from_numpy(np.ascontiguousarray(images))
         readings = self.tickets_of(task, members)(raw)
-        scores = self.scores(raw, readings, members, needed=len(members) > 1 or reject is not None)
-        which = scores.argmax(0).tolist()  # (tasks, n) → (n,)
+        which = self.named(raw, readings, members).tolist()
         best = [torch.softmax(reading.scores, 1).max(1) for reading in readings]
-        least = [
-            calibration.least(self.levels[member], reject) if reject is not None else -np.inf
-            for member in members
-        ]
         labels, sure = ([getattr(b, k).tolist() for b in best] for k in ("indices", "values"))
-        known = scores.tolist()
+        strange = [[False] * len(raw)] * len(members)
+        if reject is not None:
+            known = [self.familiar[m] for m in members]
+            strange = [
+                (each(reading) < each.least(reject)).tolist()
+                for each, reading in zip(known, readings, strict=True)
+            ]
         return [
             Answer(
                 self.tasks[members[w]], self.classes[members[w]][labels[w][n]], sure[w][n],
-                known[w][n] < least[w],
+                strange[w][n],
             )
             for n, w in enumerate(which)
         ]  # fmt: skip
@@ -106,13 +107,12 @@ class Predictor:
             )
         return self.together[task]
 
-    def scores(
-        self, raw: Tensor, readings: Sequence[Reading], members: list[int], needed: bool
-    ) -> Tensor:
-        """How much each task recognises each picture: (tasks, n)."""
-        if not needed:
-            return torch.zeros(1, len(raw))
+    def named(self, raw: Tensor, readings: Sequence[Reading], members: list[int]) -> Tensor:
+        """For each picture the number of the task that recognises it best: (n,)."""
+        if len(members) == 1:
+            return torch.zeros(len(raw), dtype=torch.int64)
         rule = calibration.rule()
         view = rule.view(raw)
         pairs = zip(readings, members, strict=True)
-        return torch.stack([rule.score(view, reading, self.kept[m]) for reading, m in pairs])
+        scores = [rule.score(view, reading, self.kept[m]) for reading, m in pairs]
+        return torch.stack(scores).argmax(0)

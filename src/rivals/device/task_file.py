@@ -106,6 +106,7 @@ def expected(network: RivalNetwork, classes: int) -> Shapes:
     dimensions = channels * min(SIDE, height) * min(SIDE, width)
     directions = min(DIRECTIONS, dimensions - 1)
     end = network.end.blocks if network.end else network.features
+    along = min(DIRECTIONS, network.positions * end - 1)
     shapes: Shapes = {
         "head.weight": ("F32", (classes, end, network.positions)),
         "head.bias": ("F32", (classes,)),
@@ -113,6 +114,10 @@ def expected(network: RivalNetwork, classes: int) -> Shapes:
         "kept.directions": ("F32", (dimensions, directions)),
         "kept.variances": ("F32", (directions,)),
         "kept.rest": ("F32", (1,)),
+        "features.means": ("F32", (classes, network.positions * end)),
+        "features.directions": ("F32", (network.positions * end, along)),
+        "features.variances": ("F32", (along,)),
+        "features.rest": ("F32", (1,)),
         "levels": ("F32", (LEVELS,)),
     }
     for number, layer in enumerate(network.layers()):

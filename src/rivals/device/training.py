@@ -16,11 +16,10 @@ import torch
 
 from rivals.device import choose
 from rivals.device.budget import Clock
-from rivals.device.description import TaskFacts
 from rivals.errors import RivalsError
+from rivals.methods.method import Step
 from rivals.methods.twta import TWTA
 from rivals.tasks import Batch, Task, epoch
-from rivals.tickets.together import Together
 
 PATIENCE = 5  # checks without a better one, before the end is brought nearer
 COOLING = 0.15  # of the steps so far, which remain then
@@ -76,7 +75,7 @@ class Trainer:
         began = time.monotonic()
         for batch in self.batches():
             method.before_step(batch)
-            step = method.step(batch)
+            step = self.step(batch)
             if not math.isfinite(step.loss):
                 raise RivalsError(
                     f"Learning '{self.task.name}' failed at step {at.step + 1}: the loss became "
@@ -95,6 +94,9 @@ class Trainer:
             if at.step >= at.steps:
                 break
 
+    def step(self, batch: Batch) -> Step:
+        return self.method.step(batch)
+
     def batches(self) -> Iterator[Batch]:
         """Epoch after epoch, until the steps are done."""
         number = 0
@@ -106,9 +108,8 @@ class Trainer:
     def keep_time(self, each: float) -> None:
         """Bring the end nearer if the budget would not last to it."""
         at = self.method.position
-        possible = at.step + max(0, int(self.clock.left() / each)) if math.isfinite(
-            self.clock.left()
-        ) else at.steps  # fmt: skip
+        left = self.clock.left()
+        possible = at.steps if math.isinf(left) else at.step + max(0, int(left / each))
         if possible < at.steps:
             at.steps, self.reason = max(at.step, possible), "minutes"
 
@@ -132,7 +133,9 @@ class Trainer:
         """Percent of the held-out pictures, with the network as it is now."""
         right, held = 0, self.task.validation
         network = self.method.network.learning(False)
-        for images, labels in zip(held.images.split(64), held.labels.split(64), strict=True):
+        for images, labels in zip(
+            torch.split(held.images, 64), torch.split(held.labels, 64), strict=True
+        ):
             scores = network(self.task.preprocessing(images), self.task.name, self.method.selection)
             right += int((scores.argmax(1) == labels).sum())
         return 100 * right / len(held)
@@ -168,8 +171,3 @@ class Trainer:
             leading.append(ids.squeeze(1).tolist())
             sure.append(round(float(best.values.mean()), 4))
         return {"winners": leading, "sure": sure}
-
-
-def refine(trainer: Trainer, known: TaskFacts) -> tuple[float, str]:
-    """Not there yet."""
-    raise RivalsError("Refining is not there yet.")
