@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from rivals.errors import RivalsError
 from rivals.files import BusyError
-from rivals.web import known, take_away
+from rivals.web import known
 from rivals.web.checked import decoded
 from rivals.web.collect import too_large
 from rivals.web.desk import Desk
@@ -146,9 +146,7 @@ def make_app(desk: Desk) -> FastAPI:
 
     @app.post("/api/ticket")
     def ticket(task: Word, to: Word) -> Response:
-        here = task in desk.collection.tasks
-        pictures = desk.collection.of(task) if here else None
-        made = take_away.package(desk.model, task, to, pictures)
+        made = desk.package(task, to)
         headers = {"X-Name": made.name.encode("ascii", "ignore").decode(),
                    "X-Sentence": _quoted(made.sentence)}  # fmt: skip
         return Response(made.data, media_type="application/zip", headers=headers)

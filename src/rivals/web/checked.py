@@ -46,15 +46,17 @@ def _opened(data: bytes, name: str) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             picture = Image.open(io.BytesIO(data), formats=tuple(FORMATS))
-            if picture.width * picture.height <= PIXELS:
-                picture.draft("RGB", (1024, 1024))  # a photo need not be decoded at full size
-                picture.load()
-                return picture
+            if picture.width * picture.height > PIXELS:
+                raise Image.DecompressionBombError
+            picture.draft("RGB", (1024, 1024))  # a photo need not be decoded at full size
+            picture.load()
+            return picture
+    except Image.DecompressionBombError as error:
+        raise RivalsError(
+            f"{name} has more than {PIXELS // 10**6} million pixels, which is the most; "
+            "make it smaller."
+        ) from error
     except Exception as error:  # broken bytes make pillow raise nearly anything
         raise RivalsError(
             f"{name} is not a picture that can be read; use PNG, JPEG, WebP, GIF, BMP or TIFF."
         ) from error
-    raise RivalsError(
-        f"{name} has {picture.width:,} × {picture.height:,} pixels, and {PIXELS // 10**6} million "
-        "are the most; make it smaller."
-    )

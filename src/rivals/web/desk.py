@@ -13,9 +13,11 @@ from rivals.files import Lock, make_folder
 from rivals.web.collect import Collection, Limits
 from rivals.web.jobs import Job, Jobs
 from rivals.web.known import Known
+from rivals.web.take_away import Package, package
 
 FEWEST_CLASSES = 2
 FEWEST_PICTURES = 2  # of a class: one to learn from, one to check with
+FEWEST_COMPARED = 8
 
 
 class Desk:
@@ -92,6 +94,15 @@ class Desk:
         self.collection.remove(task)
         self.jobs.forget(task)
         return heirs
+
+    def package(self, task: str, to: str) -> Package:
+        """A ticket to take away, compared on the collected pictures where they are its own."""
+        from rivals.device import Model
+
+        classes = set(Model.open(self.model).task(task).classes)
+        here = self.collection.tasks.get(task, {})
+        own = set(here) <= classes and sum(map(len, here.values())) >= FEWEST_COMPARED
+        return package(self.model, task, to, self.collection.of(task) if own else None)
 
     # What a training is --------------------------------------------------------------------------
 

@@ -174,6 +174,8 @@ class Jobs:
         elif self.stopping:  # told to stop, which is no failed attempt
             with self._wake:
                 self._set(replace(job, attempts=job.attempts - 1))
+        elif outcome is None and training.process is None:
+            return  # begun by a former server and killed: the thread takes it up again
         elif outcome is not None:
             self._end(job, FAILED, str(outcome.get("sentence", "The training failed.")))
         else:
