@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.files import Lock, make_folder
+from rivals.files import BusyError, Lock, make_folder
 from rivals.web.collect import Collection, Limits
 from rivals.web.jobs import Job, Jobs
 from rivals.web.known import Known
@@ -27,7 +27,12 @@ class Desk:
         self.model = model.resolve()
         self.folder = beside(self.model)
         make_folder(self.folder)
-        self.lock = Lock(self.folder)
+        try:
+            self.lock = Lock(self.folder)
+        except BusyError as error:
+            raise BusyError(
+                f"Another server has this model open ({self.model}); use its page, or stop it."
+            ) from error
         self.known = Known(self.model)
         self.collection = Collection(self.folder / "pictures", limits)
         self.jobs = Jobs(self.folder / "trainings", self._command, self._learned)
