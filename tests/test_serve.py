@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def sentence(answer: httpx.Response) -> str:
     told = answer.json()["sentence"]
     assert isinstance(told, str)
-    assert told.endswith(".")
+    assert told.endswith((".", "?"))
     return told
 
 
@@ -110,7 +110,7 @@ def test_other_pages_change_nothing(server: Served, headers: dict[str, str]) -> 
     for method, path in (
         ("PUT", "class?task=x&name=y"), ("PATCH", "class?task=x&to=y"), ("DELETE", "class?task=x"),
         ("POST", "picture?task=x&name=y"), ("POST", "training?task=x"), ("POST", "answer"),
-        ("DELETE", "training?number=1"), ("POST", "ticket?task=x&to=onnx"), ("DELETE", "task?task=x"),
+        ("DELETE", "training?number=1"), ("POST", "ticket?task=x&to=c"), ("DELETE", "task?task=x"),
         ("GET", "state"), ("GET", "events"),
     ):  # fmt: skip
         answer = server.client.request(method, f"/api/{path}", headers=headers)
@@ -188,7 +188,7 @@ def test_what_cannot_be_served(
 
 
 def test_names_do_not_leave_the_folder(server: Served) -> None:
-    before = {path for path in server.model.parent.rglob("*")}
+    before = set(server.model.parent.rglob("*"))
     for name in ("..", "../x", "/etc/x", "..%2fx", ".x", "a\\b", "a\0b"):
         name = name.replace("%2f", "/")
         for words in ({"task": name, "name": "x"}, {"task": "x", "name": name}):
@@ -201,7 +201,7 @@ def test_names_do_not_leave_the_folder(server: Served) -> None:
     words = {"task": "../..", "name": "..", "picture": "../../../etc/passwd"}
     assert server.ask("GET", "picture", **words).status_code in (400, 404)
     assert server.ask("DELETE", "class", task="..").status_code == 200  # not there: nothing to do
-    assert {path for path in server.model.parent.rglob("*")} == before
+    assert set(server.model.parent.rglob("*")) == before
 
 
 def test_wrong_files_get_a_sentence(server: Served) -> None:
@@ -291,7 +291,7 @@ def test_teach_kill_everything_and_take_away(tmp_path: Path) -> None:
     server = Served(tmp_path / "model")
     collect(server, "shapes")
     collect(server, "more")
-    assert server.ask("POST", "training", task="shapes", minutes=0.3).status_code == 202
+    assert server.ask("POST", "training", task="shapes", minutes=0.1).status_code == 202
     assert server.ask("POST", "training", task="more").status_code == 202
     assert "waits" in sentence(server.ask("POST", "training", task="more"))
     assert "being learned" in sentence(server.ask("DELETE", "class", task="shapes"))
@@ -322,7 +322,7 @@ def test_teach_kill_everything_and_take_away(tmp_path: Path) -> None:
 
     answer = server.ask("POST", "answer", shape("circle", 99), reject=0.05).json()
     assert answer["task"] == "shapes"
-    assert [name for name, _ in answer["shares"]][0] == answer["label"]
+    assert answer["shares"][0][0] == answer["label"]
     assert sum(share for _, share in answer["shares"]) == pytest.approx(1, abs=0.01)
     assert "no task named 'forms'" in sentence(
         server.ask("POST", "answer", shape("circle", 99), task="forms")
@@ -343,7 +343,7 @@ def test_teach_kill_everything_and_take_away(tmp_path: Path) -> None:
     assert state["tasks"] == []
     assert [each["task"] for each in state["collected"]] == ["more"]
     assert not (trainings / "000001").exists()
-    left = [path for path in (tmp_path / "model.collected").rglob("*.png")]
+    left = list((tmp_path / "model.collected").rglob("*.png"))
     assert all("more" in path.parts for path in left)
     assert server.stop() == ""
 

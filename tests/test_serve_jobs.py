@@ -190,7 +190,7 @@ class Queue:
 
     def begun(self, number: int) -> list[int]:
         """The process of each attempt so far."""
-        lines, _ = lines_after(self.jobs.events(self.jobs.jobs[number]), 0)
+        lines, _ = lines_after(self.jobs.events(number), 0)
         return [event["pid"] for _, event in lines if event["event"] == "begins"]
 
     def let(self, *tasks: str) -> None:

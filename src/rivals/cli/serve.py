@@ -35,8 +35,7 @@ def serve(
         raise RivalsError(f"{model} is a file; --model names the folder of a model.")
     if not model.absolute().parent.is_dir():
         raise RivalsError(f"There is no folder {model.absolute().parent} for the model; make it.")
-    from rivals.web.desk import Desk
-    from rivals.web.server import serve as serve_desk
+    from rivals.web.server import serve as serve_model
 
     def ready(address: Address) -> None:
         if as_json:
@@ -50,5 +49,5 @@ def serve(
 
             webbrowser.open(address.url)
 
-    serve_desk(Desk(model), host, port, ready)
+    serve_model(model, host, port, ready)
     return 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any
@@ -33,18 +31,15 @@ class TooLargeError(RivalsError):
 def make_app(desk: Desk) -> FastAPI:
     """The page and what it asks for; whoever may ask is the guard's business."""
 
-    @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        await run_in_threadpool(desk.close)
-
-    app = FastAPI(title="rivals", docs_url=None, redoc_url=None, openapi_url=None, lifespan=life)
+    app = FastAPI(title="rivals", docs_url=None, redoc_url=None, openapi_url=None)
     formats = cache(known.formats)
 
     @app.exception_handler(RivalsError)
     async def mistake(request: Request, error: RivalsError) -> JSONResponse:
         status = {BusyError: 409, TooLargeError: 413}.get(type(error), 400)
-        return JSONResponse({"sentence": str(error)}, status)
+        # What is left of too large a body is not waited for.
+        headers = {"Connection": "close"} if status == 413 else None
+        return JSONResponse({"sentence": str(error)}, status, headers)
 
     @app.exception_handler(Exception)
     async def our_mistake(request: Request, error: Exception) -> JSONResponse:

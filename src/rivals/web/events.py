@@ -74,6 +74,15 @@ def message(kind: str, data: Any, number: str | None = None) -> str:
     return f"{head}event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
 
 
+def _training(job: int, line: Line) -> str:
+    offset, event = line
+    return message("training", {"job": job, **event}, f"{job}:{offset}")
+
+
+async def read(path: Path, offset: int) -> tuple[list[Line], int]:
+    return await run_in_threadpool(lines_after, path, offset)
+
+
 async def follow(desk: Desk, last: str | None) -> AsyncIterator[str]:
     """Everything that happens, until the server ends or the page goes."""
     seen: Any = None
@@ -88,13 +97,13 @@ async def follow(desk: Desk, last: str | None) -> AsyncIterator[str]:
             told.append(message("state", await run_in_threadpool(desk.state)))
         job = desk.jobs.current()
         if job is not None:
-            fresh = job.id != number
-            lines, offset = await run_in_threadpool(
-                lines_after, desk.jobs.events(job), 0 if fresh else offset
-            )
-            number = job.id
-            for at, event in in_few_words(lines) if fresh else lines:
-                told.append(message("training", {"job": number, **event}, f"{number}:{at}"))
+            if number:  # also what the last one said before another began
+                lines, offset = await read(desk.jobs.events(number), offset)
+                told += [_training(number, line) for line in lines]
+            if job.id != number:
+                number = job.id
+                lines, offset = await read(desk.jobs.events(number), 0)
+                told += [_training(number, line) for line in in_few_words(lines)]
         for text in told:
             yield text
         quiet = 0.0 if told else quiet + PAUSE

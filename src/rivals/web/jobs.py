@@ -78,7 +78,7 @@ class Jobs:
         with self._wake:
             jobs = list(self.jobs.values())
         running = [job for job in jobs if job.state == RUNNING]
-        ended = [job for job in jobs if job.state not in OPEN]
+        ended = [job for job in jobs if job.state not in OPEN and job.attempts]
         return running[0] if running else ended[-1] if ended else None
 
     def waits(self, task: str) -> bool:
@@ -113,8 +113,9 @@ class Jobs:
                 if job.state not in OPEN:
                     self._remove(job)
 
-    def events(self, job: Job) -> Path:
-        return self._at(job) / "events.jsonl"
+    def events(self, number: int) -> Path:
+        """The file of what a training said."""
+        return self.folder / f"{number:06d}" / "events.jsonl"
 
     # The thread ----------------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ class Jobs:
     # The files -----------------------------------------------------------------------------------
 
     def _at(self, job: Job) -> Path:
-        return self.folder / f"{job.id:06d}"
+        return self.events(job.id).parent
 
     def _set(self, job: Job) -> None:
         write_json(self._at(job) / "job.json", asdict(job))

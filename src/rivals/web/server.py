@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -48,18 +48,21 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(desk: Desk, host: str, port: int, ready: Callable[[Address], None]) -> None:
+def serve(model: Path, host: str, port: int, ready: Callable[[Address], None]) -> None:
     """Serve until told to stop; `ready` is called once pages can be asked for."""
     listening = listen(host, port)
     address = Address(host, listening.getsockname()[1], None if is_loopback(host) else token())
-    app = Guard(make_app(desk), host, address.port, address.token)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    config = uvicorn.Config(
-        app, log_level="error", access_log=False, server_header=False, limit_concurrency=100,
-        timeout_graceful_shutdown=5, lifespan="on", ws="none",
-    )  # fmt: skip
-    ready(address)
-    Server(config, desk).run([listening])
+    desk = Desk(model)
+    try:
+        app = Guard(make_app(desk), host, address.port, address.token)
+        config = uvicorn.Config(
+            app, log_level="error", access_log=False, server_header=False, limit_concurrency=100,
+            timeout_graceful_shutdown=5, lifespan="off", ws="none",
+        )  # fmt: skip
+        ready(address)
+        Server(config, desk).run([listening])
+    finally:
+        desk.close()
 
 
 def listen(host: str, port: int) -> socket.socket:

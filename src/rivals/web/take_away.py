@@ -16,8 +16,6 @@ from typing import Any
 
 from rivals.errors import RivalsError
 
-SUFFIXES = {"onnx": ".onnx", "ort": ".ort", "onnx-int8": ".onnx", "litert": ".tflite",
-            "executorch": ".pte"}  # fmt: skip
 LONGEST = 600  # seconds
 _one = threading.Lock()
 
@@ -34,7 +32,10 @@ class Package:
 def package(model: Path, task: str, to: str, pictures: Path | None) -> Package:
     """Export in a process of its own: what it loads is gone afterwards, and it cannot harm us."""
     from rivals.device import Model
+    from rivals.export import formats
 
+    if to != "ticket":
+        formats[to].check_installed(to)
     plain = re.sub(r"[^\w.-]+", "-", task).strip("-.") or "ticket"
     with tempfile.TemporaryDirectory(prefix="rivals-") as room:
         ticket = Model.open(model).ticket(task)
@@ -44,7 +45,7 @@ def package(model: Path, task: str, to: str, pictures: Path | None) -> Package:
             made = Path(room) / "ticket"
             sentence = f"The ticket of '{task}', as rivals keeps it."
         else:
-            made = Path(room) / f"{plain}{SUFFIXES.get(to, '')}"
+            made = Path(room) / f"{plain}{formats[to].suffix}"
             facts = _export(Path(room) / "ticket", to, made, pictures)
             sentence = _sentence(made.name, facts)
         data = _zipped(made, plain, card, sentence, to == "ticket")
