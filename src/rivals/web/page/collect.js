@@ -18,7 +18,11 @@ export class Collect {
     this.selected = localStorage.getItem(KEY);
     this.field = byId("task-name");
     this.field.addEventListener("change", () => this.name());
-    this.field.addEventListener("keydown", (event) => { if (event.key === "Enter") byId("class-name")?.focus(); });
+    this.field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault(); // it would reach the form that the focus goes to
+      byId("class-name")?.focus();
+    });
     takesDrops(byId("collect"), async (transfer) => this.takeFolders(await dropped(transfer)));
     byId("choose-folder").addEventListener("click", () => byId("folder-input").click());
     byId("folder-input").addEventListener("change", (event) => {

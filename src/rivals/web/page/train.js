@@ -149,6 +149,8 @@ export class Train {
 
   ends(event) {
     this.progress(1);
+    this.facts.sure.textContent = "settled";
+    this.competition?.tell(null, { settled: true });
     if (event.grown?.some((more) => more > 0)) say(this.aside, "The network grew to make room for it; what it knew is as it was.");
   }
 
