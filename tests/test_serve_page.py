@@ -179,9 +179,9 @@ def test_teach_try_take_away_drop(browser: Any, tmp_path: Path) -> None:
     page.wait_for_selector("#try .note:text('task drawn')")
     assert page.locator(".shares li").count() == 2
     page.get_by_role("button", name="Pictures").click()
-    page.get_by_label("Pictures to try").set_input_files(
-        [files[0], *(tmp_path / "uploaded" / "cross").iterdir()]
-    )
+    crosses = [{"name": f"{n}.png", "mimeType": "image/png", "buffer": shape("cross", n)}
+               for n in range(6)]  # fmt: skip
+    page.get_by_label("Pictures to try").set_input_files([files[0], *crosses])
     page.get_by_text("notes.txt is not a picture").wait_for()
     page.wait_for_selector(".answers li:nth-child(7) b")
 
@@ -267,6 +267,7 @@ def test_every_size_and_light(browser: Any, tmp_path: Path) -> None:
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.get_by_role("link", name="Teach").focus()
     page.keyboard.press("Tab")
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"

@@ -15,6 +15,8 @@ export class Collect {
   constructor(changed) {
     this.changed = changed; // told when another task is looked at
     this.state = null;
+    this.fresh = null; // a task that was just made or renamed
+    this.renaming = false;
     this.selected = localStorage.getItem(KEY);
     this.field = byId("task-name");
     this.field.addEventListener("change", () => this.name());
@@ -57,7 +59,8 @@ export class Collect {
     const first = this.state === null;
     this.state = state;
     const names = state.collected.map((each) => each.task);
-    if (this.selected !== null && !names.includes(this.selected)) {
+    if (names.includes(this.fresh)) this.fresh = null;
+    if (this.selected !== null && this.selected !== this.fresh && !this.renaming && !names.includes(this.selected)) {
       this.selected = null;
       if (this.field.value && document.activeElement !== this.field) this.field.value = "";
     }
@@ -127,13 +130,17 @@ export class Collect {
 
   async addClass(name) {
     const made = await askJson("PUT", "class", { task: this.taskName(), name });
-    if (this.selected !== made.task) {
-      this.selected = made.task;
-      localStorage.setItem(KEY, made.task);
-      this.field.value = made.task;
-      this.changed();
-    }
+    if (this.selected !== made.task) this.goTo(made.task);
     return made.name;
+  }
+
+  /** Look at a task of which the server may or may not have told already. */
+  goTo(task) {
+    this.selected = this.fresh = task;
+    localStorage.setItem(KEY, task);
+    this.field.value = task;
+    this.update(this.state);
+    this.changed();
   }
 
   makeClass(name) {
@@ -210,14 +217,14 @@ export class Collect {
     const sentence = byId("task-sentence");
     say(sentence, "");
     if (this.selected === null || !this.current) return;
+    this.renaming = true;
     try {
-      const renamed = await askJson("PATCH", "class", { task: this.selected, to: this.field.value });
-      this.selected = renamed.name;
-      localStorage.setItem(KEY, renamed.name);
+      this.goTo((await askJson("PATCH", "class", { task: this.selected, to: this.field.value })).name);
     } catch (mistake) {
       say(sentence, mistake.message);
       this.field.value = this.selected;
     }
+    this.renaming = false;
   }
 
   async takeFolders(found) {
