@@ -179,6 +179,11 @@ def test_what_cannot_be_served(
     (tmp_path / "file").write_text("")
     assert "is a file" in refused("serve", "--model", tmp_path / "file")
     assert "There is no folder" in refused("serve", "--model", tmp_path / "no" / "m")
+    with monkeypatch.context() as without:
+        without.setattr("rivals.cli.serve.find_spec", lambda name: None)
+        missing = refused("serve", "--model", tmp_path / "m")
+        assert "needs fastapi and uvicorn" in missing
+        assert "pip install 'rivals[web]'" in missing
     monkeypatch.setenv("RIVALS_TOKEN", "short")
     short = refused("serve", "--model", tmp_path / "m", "--port", "0", "--host", "0.0.0.0")
     assert "at least 16" in short
@@ -346,6 +351,22 @@ def test_teach_kill_everything_and_take_away(tmp_path: Path) -> None:
     left = list((tmp_path / "model.collected").rglob("*.png"))
     assert all("more" in path.parts for path in left)
     assert server.stop() == ""
+
+
+def test_a_server_that_is_told_to_end_takes_its_training_along(tmp_path: Path) -> None:
+    server = Served(tmp_path / "model")
+    collect(server, "shapes", 2)
+    server.ask("POST", "training", task="shapes")
+    place = tmp_path / "model.collected" / "trainings" / "000001"
+    process = int(until(lambda: (place / "process").exists() and (place / "process").read_text()))
+    server.process.terminate()
+    server.process.wait(30)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    job = json.loads((place / "job.json").read_text())
+    assert (job["state"], job["attempts"]) == ("running", 0)  # the next server begins anew
+    assert not (tmp_path / "model").exists()
+    server.client.close()
 
 
 def _until_done(server: Served, last: str) -> Iterator[tuple[str, str, dict[str, object]]]:

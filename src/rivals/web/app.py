@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -107,8 +108,7 @@ def make_app(desk: Desk) -> FastAPI:
             small = desk.collection.thumbnail(task, name, picture)
         except (KeyError, OSError):
             return JSONResponse({"sentence": "This picture is not here any more."}, 404)
-        headers = {"Cache-Control": "private, max-age=86400, immutable"}
-        return Response(small, media_type="image/png", headers=headers)
+        return Response(small, media_type="image/png")
 
     # Train ---------------------------------------------------------------------------------------
 
@@ -142,8 +142,8 @@ def make_app(desk: Desk) -> FastAPI:
     @app.post("/api/ticket")
     def ticket(task: Word, to: Word) -> Response:
         made = desk.package(task, to)
-        headers = {"X-Name": made.name.encode("ascii", "ignore").decode(),
-                   "X-Sentence": _quoted(made.sentence)}  # fmt: skip
+        # A header holds no letters beyond ASCII.
+        headers = {"X-Name": quote(made.name), "X-Sentence": quote(made.sentence)}
         return Response(made.data, media_type="application/zip", headers=headers)
 
     @app.delete("/api/task")
@@ -164,13 +164,6 @@ async def _body(request: Request, most: int) -> bytes:
         if len(data) > most:
             raise TooLargeError(too_large(None, most))
     return bytes(data)
-
-
-def _quoted(text: str) -> str:
-    """A header holds no letters beyond ASCII."""
-    from urllib.parse import quote
-
-    return quote(text)
 
 
 @cache

@@ -39,6 +39,8 @@ class Desk:
         self.closing = threading.Event()
         self._told: tuple[Any, dict[str, Any]] = (None, {})
         self.jobs.start()
+        # Opening a model takes seconds, most of them to import torch; pages need not wait for it.
+        threading.Thread(target=self.known.facts, name="opening", daemon=True).start()
 
     def close(self) -> None:
         self.closing.set()
@@ -69,12 +71,12 @@ class Desk:
 
     def train(self, task: str, minutes: float | None = None) -> Job:
         """Queue a training of the pictures of `task`; of a known task, once more."""
-        classes = {each.name: each for each in self.collection.of(task).iterdir()}
+        self.collection.of(task)
         counts = {name: len(files) for name, files in self.collection.tasks[task].items()}
         few = [name for name, count in counts.items() if count < FEWEST_PICTURES]
-        if len(classes) < FEWEST_CLASSES:
+        if len(counts) < FEWEST_CLASSES:
             raise RivalsError(
-                f"'{task}' has {len(classes)} class; collect pictures of at least "
+                f"'{task}' has {len(counts)} class; collect pictures of at least "
                 f"{FEWEST_CLASSES} to tell apart."
             )
         if few:

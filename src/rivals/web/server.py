@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,10 +60,16 @@ def serve(model: Path, host: str, port: int, ready: Callable[[Address], None]) -
             app, log_level="error", access_log=False, server_header=False, limit_concurrency=100,
             timeout_graceful_shutdown=5, lifespan="off", ws="none",
         )  # fmt: skip
+        signal.signal(signal.SIGTERM, _stop)  # what uvicorn leaves us with when it is done
         ready(address)
         Server(config, desk).run([listening])
     finally:
         desk.close()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Leave by an exception, so that a training is ended and not left alone."""
+    raise KeyboardInterrupt
 
 
 def listen(host: str, port: int) -> socket.socket:

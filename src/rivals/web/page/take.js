@@ -57,7 +57,7 @@ export class Take {
     this.told.textContent = "Writing it and comparing its answers with the ticket's…";
     try {
       const answer = await ask("POST", "ticket", { task: this.task.value, to });
-      const link = h("a", { href: URL.createObjectURL(await answer.blob()), download: answer.headers.get("X-Name") });
+      const link = h("a", { href: URL.createObjectURL(await answer.blob()), download: decodeURIComponent(answer.headers.get("X-Name")) });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
       this.told.textContent = decodeURIComponent(answer.headers.get("X-Sentence"));
