@@ -62,7 +62,7 @@ def make_app(desk: Desk) -> FastAPI:
 
     @app.get("/api/state")
     def state() -> dict[str, Any]:
-        return desk.state()
+        return {**desk.state(), **desk.known.facts()}
 
     @app.get("/api/events")
     async def events(request: Request) -> StreamingResponse:

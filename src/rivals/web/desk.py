@@ -37,7 +37,6 @@ class Desk:
         self.collection = Collection(self.folder / "pictures", limits)
         self.jobs = Jobs(self.folder / "trainings", self._command, self._learned)
         self.closing = threading.Event()
-        self._told: tuple[Any, dict[str, Any]] = (None, {})
         self.jobs.start()
         # Opening a model takes seconds, most of them to import torch; pages need not wait for it.
         threading.Thread(target=self.known.facts, name="opening", daemon=True).start()
@@ -47,25 +46,20 @@ class Desk:
         self.jobs.close()
         self.lock.release()
 
-    def version(self) -> tuple[Any, ...]:
+    def version(self) -> tuple[int, int]:
         """Changes whenever `state` does."""
-        return self.collection.version, self.jobs.version, self.known.stamp()
+        return self.collection.version, self.jobs.version
 
     def state(self) -> dict[str, Any]:
-        """All that the page shows, but pictures and maps."""
-        version = self.version()
-        if self._told[0] != version:
-            limits = self.collection.limits
-            told = {
-                "model": self.model.name,
-                **self.known.facts(),
-                "collected": self.collection.listing(),
-                "trainings": self.jobs.listing(),
-                "limits": {"picture": limits.picture, "a_class": limits.a_class},
-                "fewest": {"classes": FEWEST_CLASSES, "pictures": FEWEST_PICTURES},
-            }
-            self._told = (version, told)
-        return self._told[1]
+        """What is collected and trained; what was learned is `known.facts`."""
+        limits = self.collection.limits
+        return {
+            "model": self.model.name,
+            "collected": self.collection.listing(),
+            "trainings": self.jobs.listing(),
+            "limits": {"picture": limits.picture, "a_class": limits.a_class},
+            "fewest": {"classes": FEWEST_CLASSES, "pictures": FEWEST_PICTURES},
+        }
 
     # What a user does ----------------------------------------------------------------------------
 

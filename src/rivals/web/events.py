@@ -1,6 +1,7 @@
 """What the page is told as it happens, as server-sent events.
 
-state      tasks, pictures, trainings; whenever something of it changes
+model      what was learned; whenever the model changes
+state      pictures and trainings; whenever something of it changes
 training   a line of the training that runs, or of the last that ended; its id is `job:offset`
 
 A page that lost its connection says the last id and goes on from there; a fresh one gets the past
@@ -85,13 +86,17 @@ async def read(path: Path, offset: int) -> tuple[list[Line], int]:
 
 async def follow(desk: Desk, last: str | None) -> AsyncIterator[str]:
     """Everything that happens, until the server ends or the page goes."""
+    learned: Any = "unknown"
     seen: Any = None
     number, offset = position_of(last)
     quiet = 0.0
     yield "retry: 1000\n\n"
     while not desk.closing.is_set():
         told: list[str] = []
-        version = desk.version()
+        stamp, version = desk.known.stamp(), desk.version()
+        if stamp != learned:
+            learned = stamp
+            told.append(message("model", await run_in_threadpool(desk.known.facts)))
         if version != seen:
             seen = version
             told.append(message("state", await run_in_threadpool(desk.state)))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rivals.device import Predictor
 
+COMPARED = 50  # tasks of which each two are compared, at most
 LIKELIEST = 5  # classes that are shown
 Stamp = tuple[int, int, int]
 
@@ -53,7 +54,7 @@ class Known:
             return {
                 "tasks": [_shown(task.to_dict()) for task in model.tasks],
                 "room": model.room(),
-                "overlap": model.overlap(),
+                "overlap": model.overlap() if len(model.tasks) <= COMPARED else None,
                 "damage": None,
             }
         except RivalsError as error:  # the page must say so, not fall silent

@@ -30,11 +30,13 @@ export function follow({ state, training, lost }) {
   const open = () => {
     if (source || document.hidden) return;
     source = new EventSource(address("events", last ? { last } : {}));
-    source.addEventListener("state", (event) => {
-      clearTimeout(timer);
-      lost("");
-      state(JSON.parse(event.data));
-    });
+    for (const kind of ["model", "state"]) {
+      source.addEventListener(kind, (event) => {
+        clearTimeout(timer);
+        lost("");
+        state(JSON.parse(event.data));
+      });
+    }
     source.addEventListener("training", (event) => {
       last = event.lastEventId;
       training(JSON.parse(event.data));

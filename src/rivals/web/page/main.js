@@ -8,6 +8,7 @@ import { Tasks } from "./tasks.js";
 import { Train } from "./train.js";
 import { Try } from "./try.js";
 
+let parts = {}; // of the state, until both have come
 let state = null;
 const collect = new Collect(() => { if (state) train.update(state); });
 const train = new Train(collect);
@@ -41,10 +42,12 @@ show();
 
 follow({
   state: (told) => {
-    state = told;
-    byId("model").textContent = told.model;
-    document.title = `${told.model} · rivals`;
-    for (const part of [collect, train, take, tries, tasks]) part.update(told);
+    parts = { ...parts, ...told };
+    if (!parts.tasks || !parts.trainings) return;
+    state = parts;
+    byId("model").textContent = state.model;
+    document.title = `${state.model} · rivals`;
+    for (const part of [collect, train, take, tries, tasks]) part.update(state);
     document.body.classList.add("ready");
   },
   training: (event) => train.tell(event),
