@@ -270,7 +270,7 @@ def test_nothing_learned_is_said(server: Served) -> None:
     for method, path in (("POST", "ticket"), ("DELETE", "task"), ("GET", "winners")):
         answer = server.ask(method, path, task="x", to="onnx" if path == "ticket" else None)
         assert answer.status_code == 400
-        sentence(answer)
+        assert "Nothing was learned yet" in sentence(answer)
 
 
 # Trainings ----------------------------------------------------------------------------------------

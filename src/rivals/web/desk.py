@@ -98,12 +98,11 @@ class Desk:
 
     def package(self, task: str, to: str) -> Package:
         """A ticket to take away, compared on the collected pictures where they are its own."""
-        from rivals.device import Model
-
-        classes = set(Model.open(self.model).task(task).classes)
+        model = self.known.open()
+        classes = set(model.task(task).classes)
         here = self.collection.tasks.get(task, {})
         own = set(here) <= classes and sum(map(len, here.values())) >= FEWEST_COMPARED
-        return package(self.model, task, to, self.collection.of(task) if own else None)
+        return package(model, task, to, self.collection.of(task) if own else None)
 
     # What a training is --------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from rivals.errors import RivalsError
 if TYPE_CHECKING:
     from PIL import Image
 
-    from rivals.device import Predictor
+    from rivals.device import Model, Predictor
 
 COMPARED = 50  # tasks of which each two are compared, at most
 LIKELIEST = 5  # classes that are shown
@@ -26,7 +26,7 @@ class Known:
         self.folder = folder
         self._lock = threading.RLock()
         self._facts: tuple[Stamp | None, dict[str, Any]] = (None, {})
-        self._predictor: tuple[Stamp | None, Predictor | None] = (None, None)
+        self._predictor: tuple[Stamp | None, Predictor] | None = None
 
     def stamp(self) -> Stamp | None:
         """Another one after every change; None if there is no model yet."""
@@ -47,10 +47,8 @@ class Known:
             return self._facts[1]
 
     def _read(self) -> dict[str, Any]:
-        from rivals.device import Model
-
         try:
-            model = Model.open(self.folder)
+            model = self.open()
             return {
                 "tasks": [_shown(task.to_dict()) for task in model.tasks],
                 "room": model.room(),
@@ -63,31 +61,40 @@ class Known:
     def has(self, task: str) -> bool:
         return any(each["name"] == task for each in self.facts()["tasks"])
 
-    def winners(self, task: str) -> dict[str, Any]:
-        """The winner of each block, layer by layer, and how many rivals it had."""
+    def open(self) -> Model:
+        """The model as it is now; only then is torch imported."""
+        if self.stamp() is None:
+            raise RivalsError("Nothing was learned yet; teach a task first.")
         from rivals.device import Model
 
-        model = Model.open(self.folder)
+        return Model.open(self.folder)
+
+    def winners(self, task: str) -> dict[str, Any]:
+        """The winner of each block, layer by layer, and how many rivals it had."""
+        model = self.open()
         return {"winners": model.winners(task), "units": list(model.description.units)}
 
     def answer(
         self, picture: Image.Image, task: str | None, reject: float | None
     ) -> dict[str, Any]:
         """Class, task and confidence of a picture, and how likely the other classes are."""
-        from rivals.device import Predictor
-
         with self._lock:
-            stamp = self.stamp()
-            if stamp is None or not self.facts()["tasks"]:
-                raise RivalsError("Nothing was learned yet; teach a task first.")
-            if self._predictor[0] != stamp or self._predictor[1] is None:
-                self._predictor = (stamp, Predictor(self.folder))
-            predictor = self._predictor[1]
-            assert predictor is not None
+            predictor = self._open_predictor()
             (answer,) = predictor.predict([picture], task, reject)
             return {**vars(answer), "shares": _shares(predictor, picture, answer.task)}
 
+    def _open_predictor(self) -> Predictor:
+        stamp = self.stamp()
+        if self._predictor is None or self._predictor[0] != stamp:
+            if not self.open().tasks:
+                raise RivalsError("Nothing is known any more; teach a task first.")
+            from rivals.device import Predictor
+
+            self._predictor = (stamp, Predictor(self.folder))
+        return self._predictor[1]
+
     def drop(self, task: str) -> list[str]:
+        self.open()
         from rivals.device import drop
 
         with self._lock:

@@ -12,9 +12,12 @@ import threading
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rivals.errors import RivalsError
+
+if TYPE_CHECKING:
+    from rivals.device import Model
 
 LONGEST = 600  # seconds
 _one = threading.Lock()
@@ -29,17 +32,15 @@ class Package:
     sentence: str
 
 
-def package(model: Path, task: str, to: str, pictures: Path | None) -> Package:
+def package(model: Model, task: str, to: str, pictures: Path | None) -> Package:
     """Export in a process of its own: what it loads is gone afterwards, and it cannot harm us."""
-    from rivals.device import Model
     from rivals.export import formats
 
     if to != "ticket":
         formats[to].check_installed(to)
     plain = re.sub(r"[^\w.-]+", "-", task).strip("-.") or "ticket"
     with tempfile.TemporaryDirectory(prefix="rivals-") as room:
-        ticket = Model.open(model).ticket(task)
-        ticket.save(Path(room) / "ticket")
+        model.ticket(task).save(Path(room) / "ticket")
         card = (Path(room) / "ticket" / "README.md").read_bytes()
         if to == "ticket":
             made = Path(room) / "ticket"

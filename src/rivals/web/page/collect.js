@@ -1,12 +1,11 @@
 // Step 1: pictures by class, from files, folders, drawings and the camera.
 
 import { address, ask, askJson } from "./api.js";
-import { Camera } from "./camera.js";
 import { byId, count, h, icon, keyed, say, speak, takesDrops } from "./dom.js";
 import { chosen, dropped } from "./folders.js";
-import { Pad } from "./pad.js";
+import { Drawing, Filming } from "./sources.js";
+import { upload } from "./upload.js";
 
-const AT_ONCE = 3; // uploads
 const FEW = 12; // thumbnails of a class
 const MOST = 1000; // of them if all are asked for
 const KEY = "rivals.task";
@@ -255,34 +254,11 @@ export class Collect {
     return this.send(files.map((file) => [name, file]));
   }
 
-  /** Send pictures, few at a time; those that cannot be used are named with the reason. */
+  /** Send [class, file] pairs; those that cannot be used are named with the reason. */
   async send(pairs) {
-    const progress = byId("collect-progress");
-    const [task, most, total] = [this.selected, this.state.limits.picture, pairs.length];
-    const waiting = [...pairs];
-    const refused = [];
-    let done = 0;
     say(byId("left-out"), "");
-    const work = async () => {
-      for (;;) {
-        const next = waiting.shift();
-        if (!next) return;
-        const [name, file] = next;
-        try {
-          if (file.size > most) {
-            throw new Error(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MB, and ${most / 2 ** 20} MB are the most; make it smaller.`);
-          }
-          await ask("POST", "picture", { task, name, said: file.name }, file);
-        } catch (mistake) {
-          refused.push(mistake.message);
-        }
-        done += 1;
-        say(progress, total > 1 ? `${done.toLocaleString("en")} of ${count(total, "picture")}` : "");
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
-    say(progress, "");
-    speak(`${count(total - refused.length, "picture")} added.`);
+    const refused = await upload(this.selected, pairs, this.state.limits.picture, byId("collect-progress"));
+    speak(`${count(pairs.length - refused.length, "picture")} added.`);
     if (refused.length) this.leave(refused);
   }
 
@@ -295,117 +271,5 @@ export class Collect {
       node.append(h("details", {}, h("summary", {}, `${count(others.length, "other file")} left out`),
         h("ul", {}, ...others.slice(0, 200).map((each) => h("li", {}, each)))));
     }
-  }
-}
-
-/** The dialog around a pad or a camera: one class is chosen, pictures are added to it. */
-class Source {
-  constructor(collect, dialog, title, main, addWord) {
-    this.collect = collect;
-    this.dialog = byId(dialog);
-    this.title = title;
-    this.chips = h("div.chips", { role: "group", "aria-label": "Class" });
-    this.tally = h("p.note", { role: "status" });
-    this.sentence = h("p.sentence", { role: "alert", hidden: true });
-    this.add = h("button.primary", { type: "button", onclick: () => this.keep() }, addWord);
-    this.head = h("h2", { id: dialog.replace("-dialog", "-title") });
-    this.buttons = h("div.row.end", {});
-    this.dialog.append(
-      h("div.dialog-head", {}, this.head, h("button.quiet.icon", { type: "button", "aria-label": "Close", onclick: () => this.dialog.close() }, icon("close"))),
-      this.chips, main, this.sentence, this.tally, this.buttons);
-    this.dialog.addEventListener("close", () => this.closed());
-  }
-
-  open(name) {
-    this.class = name;
-    this.added = 0;
-    say(this.sentence, "");
-    this.show();
-    this.dialog.showModal();
-  }
-
-  show() {
-    this.head.textContent = `${this.title} ${this.class}`;
-    const names = (this.collect.current?.classes || []).map((each) => each.name);
-    keyed(this.chips, names, (name) => name,
-      (name) => h("button.chip", { type: "button", onclick: () => { this.class = name; this.show(); } }, name),
-      (chip, name) => chip.setAttribute("aria-pressed", String(name === this.class)));
-    const here = this.collect.current?.classes.find((each) => each.name === this.class);
-    this.tally.textContent = here ? count(here.count + this.added, "picture") : "";
-  }
-
-  async send(picture, said) {
-    say(this.sentence, "");
-    try {
-      const here = this.collect.current?.classes.find((each) => each.name === this.class)?.count ?? 0;
-      await ask("POST", "picture", { task: this.collect.selected, name: this.class, said }, picture);
-      this.tally.textContent = `${count(here + 1, "picture")}`;
-      return true;
-    } catch (mistake) {
-      say(this.sentence, mistake.message);
-      return false;
-    }
-  }
-
-  closed() {}
-}
-
-class Drawing extends Source {
-  constructor(collect) {
-    const pad = new Pad("A sheet to draw on");
-    super(collect, "pad-dialog", "Draw", pad.canvas, "Add and draw the next");
-    this.pad = pad;
-    this.buttons.append(h("button", { type: "button", onclick: () => pad.clear() }, "Clear"), this.add);
-    this.dialog.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && event.target.tagName !== "BUTTON") { event.preventDefault(); this.keep(); }
-    });
-  }
-
-  async keep() {
-    if (this.pad.empty) {
-      say(this.sentence, "The sheet is empty; draw something first.");
-      return;
-    }
-    const picture = await this.pad.picture();
-    this.pad.clear();
-    await this.send(picture, "The drawing");
-  }
-
-  closed() {
-    this.pad.clear();
-  }
-}
-
-class Filming extends Source {
-  constructor(collect) {
-    const camera = new Camera();
-    super(collect, "camera-dialog", "Take pictures of", h("div.film", {}, camera.video), "Take a picture");
-    this.camera = camera;
-    this.buttons.append(this.add);
-    this.holding = 0;
-    const hold = () => { clearInterval(this.holding); this.holding = setInterval(() => this.keep(), 350); };
-    const release = () => { clearInterval(this.holding); this.holding = 0; };
-    this.add.addEventListener("pointerdown", hold); // held down, it takes several
-    for (const end of ["pointerup", "pointerleave", "pointercancel"]) this.add.addEventListener(end, release);
-  }
-
-  async open(name) {
-    super.open(name);
-    this.add.disabled = true;
-    try {
-      await this.camera.start();
-      this.add.disabled = false;
-    } catch (error) {
-      say(this.sentence, error.message);
-    }
-  }
-
-  async keep() {
-    if (this.camera.ready) await this.send(await this.camera.picture(), "The picture");
-  }
-
-  closed() {
-    clearInterval(this.holding);
-    this.camera.stop();
   }
 }
