@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -254,6 +255,18 @@ def test_a_training_that_fails_says_why(tmp_path: Path, end: str, sentence: str)
     queue.jobs.add("a")
     until(lambda: queue.states() == ["failed"])
     assert sentence in queue.jobs.jobs[1].sentence
+    queue.jobs.close()
+
+
+def test_a_queue_whose_files_vanish_goes_on(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.jobs.add("a")
+    until(lambda: queue.begun(1))
+    shutil.rmtree(tmp_path / "jobs")
+    queue.let("a", "b")
+    until(lambda: queue.states() == ["failed"])
+    queue.jobs.add("b")
+    until(lambda: queue.states() == ["failed", "done"])
     queue.jobs.close()
 
 

@@ -67,6 +67,16 @@ class Tab:
         return self.page.get_by_role("group", name=f"Class {name}", exact=True)
 
 
+def drop(page: Any, where: str, *paths: Path) -> None:
+    """Let files or folders fall onto the page, as from a file manager."""
+    box = page.locator(where).bounding_box()
+    place = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+    devtools = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": kind, **place, "data": data})
+
+
 def draw(page: Any, where: str, kind: str, number: int) -> None:
     """A circle or a cross with the mouse, each a little different."""
     box = page.locator(where).bounding_box()
@@ -142,7 +152,7 @@ def test_teach_try_take_away_drop(browser: Any, tmp_path: Path) -> None:
     other = Tab(browser, server, viewport={"width": 390, "height": 844}, color_scheme="dark")
     other.page.get_by_role("heading", name="Learning drawn").wait_for()
     other.page.get_by_role("button", name="New task").click()
-    other.page.locator("#folder-input").set_input_files(fill(tmp_path / "uploaded"))
+    drop(other.page, "#folders", fill(tmp_path / "uploaded"))
     other.card("cross").get_by_text("6 pictures").wait_for()
     assert other.page.locator("#task-name").input_value() == "uploaded"
     other.page.get_by_label("At most, minutes").fill("0.1")
@@ -246,6 +256,17 @@ def test_every_size_and_light(browser: Any, tmp_path: Path) -> None:
     denied.page.get_by_text("The camera was not allowed").wait_for()
     denied.context.close()
 
+    # Folders and files that fall where they may, a class with a hidden file, and one folder chosen.
+    folder = fill(tmp_path / "chosen", 2)
+    (folder / "circle" / ".DS_Store").write_bytes(b"hidden")
+    drop(page, "#folders", folder / "circle" / "0.png")
+    page.get_by_text("drop single pictures onto a class").wait_for()
+    drop(page, "[aria-label='Class circle']", folder / "circle" / "0.png")
+    tab.card("circle").get_by_text("2 pictures").wait_for()
+    page.locator("#folder-input").set_input_files(folder)
+    tab.card("circle").get_by_text("3 pictures").wait_for()
+    tab.card("cross").get_by_text("2 pictures").wait_for()
+
     # A class is renamed, a picture taken out, a class as well.
     title = page.get_by_label("Name of the class circle")
     title.fill("..")
@@ -253,8 +274,8 @@ def test_every_size_and_light(browser: Any, tmp_path: Path) -> None:
     tab.card("circle").get_by_text("cannot be named '..'").wait_for()
     title.fill("ring")
     title.press("Tab")
-    tab.card("ring").get_by_role("button", name="Remove a picture of ring").click()
-    tab.card("ring").get_by_text("no pictures yet").wait_for()
+    tab.card("ring").get_by_role("button", name="Remove a picture of ring").first.click()
+    tab.card("ring").get_by_text("2 pictures").wait_for()
     tab.troubles.clear()
 
     for width in (1280, 720, 390, 360, 320):

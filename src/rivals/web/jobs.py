@@ -184,7 +184,12 @@ class Jobs:
 
     def _end(self, job: Job, state: str, sentence: str | None = None) -> None:
         with self._wake:
-            self._set(replace(self.jobs[job.id], state=state, sentence=sentence))
+            ended = replace(self.jobs[job.id], state=state, sentence=sentence)
+            try:
+                self._set(ended)
+            except RivalsError:  # a full disk must not end the thread; the page is told at least
+                self.jobs[job.id] = ended
+                self.version += 1
         self._tidy()
 
     # The files -----------------------------------------------------------------------------------

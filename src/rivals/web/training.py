@@ -44,6 +44,8 @@ class Training:
                 )  # fmt: skip
             (self.folder / "process").write_text(str(self.process.pid))
         except OSError as error:
+            if self.process is not None:
+                self.process.kill()
             raise RivalsError(f"The training could not start ({error.strerror}).") from error
         finally:
             os.close(alive)
@@ -51,7 +53,7 @@ class Training:
     def alive(self) -> bool:
         """Whether the process, of this server or of one before it, still runs."""
         if self.process is not None:
-            self.process.poll()  # an ended child would otherwise stay as a name
+            return self.process.poll() is None
         try:
             descriptor = os.open(self.folder / "alive", os.O_RDWR)
         except FileNotFoundError:
