@@ -45,16 +45,18 @@ def show(facts: dict[str, Any], console: Console) -> None:
     if not facts["tasks"]:
         console.print("It knows no task; teach it with `rivals learn`.")
         return
-    table = Table("task", "classes", title="tasks")
-    for head in ("pictures", "accuracy %", "weights", "bytes", "seconds"):
+    table = Table("task")
+    for head in ("classes", "pictures", "accuracy %", "weights", "bytes", "seconds"):
         table.add_column(head, justify="right")
     for task in facts["tasks"]:
         table.add_row(
-            task["name"], _listed(task["classes"]), f"{task['images']:,}",
+            task["name"], f"{len(task['classes']):,}", f"{task['images']:,}",
             f"{task['accuracy']:.1f}", f"{task['weights']:,}", f"{task['bytes']:,}",
             f"{task['seconds']:.0f}",
         )  # fmt: skip
     console.print(table)
+    for task in facts["tasks"]:
+        console.print(f"{task['name']}: {_listed(task['classes'])}", soft_wrap=True)
     if len(facts["tasks"]) > 1:
         console.print(_overlap(facts))
     rooms = ", ".join(f"{100 * share:.0f} %" for share in facts["room"].values())
@@ -63,8 +65,8 @@ def show(facts: dict[str, Any], console: Console) -> None:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:6])
-    return shown if len(names) <= 6 else f"{shown}, … ({len(names)})"
+    shown = ", ".join(names[:20])
+    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
 
 
 def _overlap(facts: dict[str, Any]) -> Any:

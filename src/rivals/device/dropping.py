@@ -35,6 +35,7 @@ def drop(model_path: str | Path, task: str) -> Dropped:
     with writing(path):
         model = Model.open(path)
         gone = model.task(task)
+        task = gone.name
         heirs = [each.name for each in model.tasks if task in each.inherited_from]
         before = sum(each.bytes for each in model.tasks)
         model.method.drop(task)

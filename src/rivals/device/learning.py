@@ -9,7 +9,8 @@ after leaves the new one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -92,8 +93,8 @@ def learn(
     wanted = Wishes(**wishes)
     clock = budget.Clock(wanted.minutes, time.monotonic() if started is None else started)
     where = Path(model_path)
-    task = name or pictures.default_name(Path(folder))
-    pictures.check_name(task, "task")
+    task = pictures.named(name or pictures.default_name(Path(folder)), "task")
+    check_apart(Path(folder), where)
     with writing(where):
         model = Model.open(where) if (where / NAME).exists() else None
         check_known(model, task, wanted.again)
@@ -103,7 +104,37 @@ def learn(
             chosen = choose.plan(side, wanted.grey, wanted.network, wanted.size)
             model = new_model(where, chosen, wanted.seed)
         lesson = Lesson(model, task, wanted, watcher, asked_to_stop, clock)
-        return lesson.go(found)
+        with limits_told():
+            return lesson.go(found)
+
+
+@contextmanager
+def limits_told() -> Iterator[None]:
+    """The machine's limits in one sentence: torch, too, needs a place for temporary files."""
+    try:
+        yield
+    except OSError as error:
+        raise RivalsError(
+            f"The machine has no room to learn ({error.strerror or type(error).__name__}); make "
+            "some on its disks, that for temporary files included. The model is as it was."
+        ) from error
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        raise RivalsError(
+            "The memory is used up; close other programs, or allow fewer pictures with --ram. The "
+            "model is as it was."
+        ) from error
+
+
+def check_apart(folder: Path, model: Path) -> None:
+    """A model among the pictures would be taken for a class."""
+    inner, outer = model.resolve(), folder.resolve()
+    if inner == outer or outer in inner.parents:
+        raise RivalsError(
+            f"The model {model} would lie inside the folder of pictures {folder}; choose another "
+            "place with --model."
+        )
 
 
 def check_known(model: Model | None, task: str, again: bool) -> None:
@@ -148,7 +179,7 @@ class Lesson:
         task = self.divide(read)
         known = model.description.task(task.name)
         method.settings = choose.training(
-            len(task.train), self.wishes.epochs, self.wishes.augmentation
+            len(task.train), self.room.batch, self.wishes.epochs, self.wishes.augmentation
         )
         units = [rivals.units for rivals in method.network.rivals()]
         if known:
@@ -198,8 +229,8 @@ class Lesson:
     def read(self, found: Found) -> Pictures:
         """Decode the pictures, as many as memory allows."""
         shape = self.model.description.input_shape
-        most = budget.most_pictures(shape, self.wishes.ram)
-        few = pictures.some(found, most, self.seed.child("some"))
+        self.room = budget.room(shape, found.count, self.wishes.ram)
+        few = pictures.some(found, self.room.pictures, self.seed.child("some"))
         if few.count < found.count:
             self.watcher(
                 {"event": "fewer", "images": few.count, "of": found.count, "reason": "memory"}
@@ -208,18 +239,19 @@ class Lesson:
         def told(done: int, count: int) -> None:
             if self.asked_to_stop():
                 raise Interrupted
+            self.clock.check(f"reading {done:,} of {count:,} pictures")
             if done % 50 == 0 or done == count:
                 self.watcher({"event": "reading", "done": done, "of": count})
 
         read = pictures.read(few, shape, told)
+        if read.left_out and self.wishes.strict:
+            names = tuple(Path(each.path).name for each in read.left_out)
+            raise RivalsError(
+                f"{len(names)} of the files in {found.folder} cannot be learned from "
+                f"({_some(names)}); take them out, or leave out --strict to see why each."
+            )
         if read.left_out:
             self.watcher({"event": "left_out", "files": [vars(each) for each in read.left_out]})
-            if self.wishes.strict:
-                first = read.left_out[0]
-                raise RivalsError(
-                    f"{len(read.left_out)} files of {found.folder} cannot be learned from, first "
-                    f"{first.path}: {first.why.rstrip('.')}; take them out, or leave out --strict."
-                )
         return read
 
     def divide(self, read: Pictures) -> Task:

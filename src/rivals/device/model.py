@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -55,7 +56,7 @@ class Model:
         return list(self.description.tasks)
 
     def task(self, name: str) -> TaskFacts:
-        found = self.description.task(name)
+        found = self.description.task(unicodedata.normalize("NFC", name))
         if found is None:
             if not self.tasks:
                 raise RivalsError(f"The model {self.path} has no tasks; learn one first.")
@@ -101,8 +102,8 @@ class Model:
 
     def winners(self, task: str) -> list[list[int]]:
         """The unit of each block that won `task`, layer by layer."""
-        self.task(task)
-        return [winners.tolist() for winners in self.method.winners(task)]
+        name = self.task(task).name
+        return [winners.tolist() for winners in self.method.winners(name)]
 
     def overlap(self) -> list[list[float]]:
         """For each two tasks the percentage of blocks that both won with the same unit."""
@@ -111,9 +112,10 @@ class Model:
 
     def ticket(self, task: str) -> Ticket:
         """The small network of one task, cut out."""
-        facts, known = self.task(task), self.method.known[task]
+        facts = self.task(task)
+        known = self.method.known[facts.name]
         return Ticket(
-            self.method.ticket(task), task, known.classes, known.preprocessing,
+            self.method.ticket(facts.name), facts.name, known.classes, known.preprocessing,
             self.description.input_shape, self.winners(task), facts.accuracy,
         )  # fmt: skip
 

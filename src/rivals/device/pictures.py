@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ IGNORED = {"thumbs.db", "desktop.ini"}  # what file managers leave
 SURVEYED = 200  # pictures whose size is looked at
 MOST_CLASSES = 1000
 LONGEST_NAME = 100  # letters of a class or a task
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of what is shown
 
 Reads = Callable[[int, int], None]  # told how many are read, of how many
 
@@ -76,8 +78,10 @@ def find(folder: Path) -> Found:
         elif root not in path.resolve().parents:
             left_out.append(LeftOut(str(path), "it leads out of the folder"))
         else:
-            check_name(path.name, "class")
-            classes[path.name] = _files(path, root, left_out)
+            name = named(path.name, "class")
+            if name in classes:
+                raise RivalsError(f"{folder} has two folders for the class '{name}'; join them.")
+            classes[name] = _files(path, root, left_out)
     if len(classes) < 2:
         found = f"one class, '{next(iter(classes))}'," if classes else "no classes"
         raise RivalsError(
@@ -137,18 +141,27 @@ def _files(folder: Path, root: Path, left_out: list[LeftOut]) -> list[Path]:
     return kept
 
 
-def check_name(name: str, kind: str) -> None:
-    """Any script, but nothing that a terminal or a file could stumble over."""
-    shown = name.encode(errors="backslashreplace").decode()
-    if not name.strip() or not name.isprintable():
+def named(text: str, kind: str) -> str:
+    """The name of a class or a task, in one spelling: any script, but no hidden commands to a
+    terminal."""
+    name = unicodedata.normalize("NFC", text)
+    shown = ascii(name)[1:-1] if _hidden(name) else name
+    if not name.strip() or _hidden(name):
         raise RivalsError(
-            f"The {kind} {shown!r} has a name with characters that cannot be shown; rename it."
+            f"The {kind} '{shown}' has a name with characters that cannot be shown; rename it."
         )
     if len(name) > LONGEST_NAME:
         raise RivalsError(
             f"The {kind} '{shown[:20]}…' has a name of {len(name)} letters; "
             f"use at most {LONGEST_NAME}."
         )
+    return name
+
+
+def _hidden(name: str) -> bool:
+    return any(
+        unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") or sign in TURNING for sign in name
+    )
 
 
 def survey(found: Found) -> tuple[int, bool]:
@@ -210,12 +223,19 @@ def read(found: Found, shape: Shape, told: Reads | None = None) -> Pictures:
             for path, _, mark in kept
             if len(classes_of[mark]) > 1
         ]
-    tensor = torch.from_numpy(images)[torch.tensor(clear, dtype=torch.int64)]
+    for place, number in enumerate(clear):
+        if place != number:
+            images[place] = images[number]
+    tensor = torch.from_numpy(images)[: len(clear)]
     labels = torch.tensor([kept[number][1] for number in clear], dtype=torch.int64)
     for label, name in enumerate(found.classes):
-        here = sum(Path(each.path).parent.name == name for each in left_out)
+        here = sum(named_like(Path(each.path).parent.name, name) for each in left_out)
         check_enough(found.folder, name, int((labels == label).sum()), here)
     return Pictures(tuple(found.classes), tensor, labels, left_out, repeated)
+
+
+def named_like(text: str, name: str) -> bool:
+    return unicodedata.normalize("NFC", text) == name
 
 
 def default_name(folder: Path) -> str:

@@ -79,7 +79,9 @@ class Predictor:
     ) -> list[Answer]:
         """An answer for each of images (n, channels, height, width), as `read` gives them."""
         self.check(task, reject)
-        members = list(range(len(self.tasks))) if task is None else [self.tasks.index(task)]
+        members = list(range(len(self.tasks)))
+        if task is not None:
+            members = [self.tasks.index(self.model.task(task).name)]
         raw = torch.from_numpy(np.ascontiguousarray(images))
         readings = self.tickets_of(task, members)(raw)
         which = self.named(raw, readings, members).tolist()

@@ -24,6 +24,7 @@ from rivals.tasks import Batch, Task, epoch
 PATIENCE = 5  # checks without a better one, before the end is brought nearer
 COOLING = 0.15  # of the steps so far, which remain then
 SHOWN = 0.25  # seconds between two events of steps
+FEWEST = 20  # steps that a budget must leave time for
 SLACK = 5  # steps before their time is trusted
 
 
@@ -110,6 +111,8 @@ class Trainer:
         at = self.method.position
         left = self.clock.left()
         possible = at.steps if math.isinf(left) else at.step + max(0, int(left / each))
+        if possible < FEWEST:
+            self.clock.check_steps(each, FEWEST)
         if possible < at.steps:
             at.steps, self.reason = max(at.step, possible), "minutes"
 

@@ -60,7 +60,8 @@ def find_whole(model: Path) -> Whole:
     """Every task of a model or a run, with the pictures that a run learned from."""
     if kind(model) == "ticket":
         raise RivalsError(
-            f"{model} holds one ticket, but --all-tasks takes a model; name the folder of a model or a run."
+            f"{model} holds one ticket, but --all-tasks takes a model; name the folder of a model "
+            "or of a run."
         )
     if kind(model) == "model":
         learned = Model.open(model)
