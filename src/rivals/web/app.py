@@ -96,7 +96,7 @@ def make_app(desk: Desk) -> FastAPI:
         desk.check_free(task)
         data = await _body(request, desk.collection.limits.picture)
         stored = await run_in_threadpool(desk.collection.add, task, name, data, said)
-        return {"picture": stored}
+        return {"picture": stored, "count": len(desk.collection.names(task, name))}
 
     @app.get("/api/pictures")
     def pictures(task: Word, name: Word) -> list[str]:

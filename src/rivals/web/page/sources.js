@@ -1,6 +1,6 @@
 // Dialogs that make pictures for a class: a sheet to draw on, and the camera.
 
-import { ask } from "./api.js";
+import { askJson } from "./api.js";
 import { Camera } from "./camera.js";
 import { byId, count, h, icon, keyed, say } from "./dom.js";
 import { Pad } from "./pad.js";
@@ -25,7 +25,6 @@ class Source {
 
   open(name) {
     this.class = name;
-    this.added = 0;
     say(this.sentence, "");
     this.show();
     this.dialog.showModal();
@@ -38,15 +37,15 @@ class Source {
       (name) => h("button.chip", { type: "button", onclick: () => { this.class = name; this.show(); } }, name),
       (chip, name) => chip.setAttribute("aria-pressed", String(name === this.class)));
     const here = this.collect.current?.classes.find((each) => each.name === this.class);
-    this.tally.textContent = here ? count(here.count + this.added, "picture") : "";
+    this.tally.textContent = here ? count(here.count, "picture") : "";
   }
 
   async send(picture, said) {
     say(this.sentence, "");
     try {
-      const here = this.collect.current?.classes.find((each) => each.name === this.class)?.count ?? 0;
-      await ask("POST", "picture", { task: this.collect.selected, name: this.class, said }, picture);
-      this.tally.textContent = `${count(here + 1, "picture")}`;
+      const words = { task: this.collect.selected, name: this.class, said };
+      const stored = await askJson("POST", "picture", words, picture);
+      if (this.class === words.name) this.tally.textContent = count(stored.count, "picture");
       return true;
     } catch (mistake) {
       say(this.sentence, mistake.message);
