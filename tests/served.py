@@ -17,6 +17,8 @@ from typing import Any
 import httpx
 from PIL import Image, ImageDraw
 
+from rivals.web.training import Training
+
 
 class Served:
     """A server of the model in `model`, started now."""
@@ -53,6 +55,14 @@ class Served:
 
     def trainings(self) -> list[tuple[str, str]]:
         return [(job["task"], job["state"]) for job in self.state()["trainings"]]
+
+    def end(self) -> None:
+        """Leave nothing running, whatever state it is in."""
+        if self.process.poll() is None:
+            self.kill()
+        trainings = self.model.with_name(f"{self.model.name}.collected") / "trainings"
+        for place in trainings.glob("*"):
+            Training(place).stop()
 
     def kill(self) -> None:
         """Without a word, as a loss of power would."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -22,11 +23,27 @@ pytest.importorskip("fastapi", reason="fastapi is not installed: rivals[web]")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: rivals[web]")
 
 
+Serve = Callable[..., Served]
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     served = Served(tmp_path_factory.mktemp("served") / "model")
     yield served
     assert served.stop() == ""
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Start servers, of which none outlives the test."""
+    with contextlib.ExitStack() as ends:
+
+        def start(model: Path, *words: str, env: dict[str, str] | None = None) -> Served:
+            served = Served(model, *words, env=env)
+            ends.callback(served.end)
+            return served
+
+        yield start
 
 
 def sentence(answer: httpx.Response) -> str:
@@ -125,8 +142,8 @@ def test_a_link_on_another_page_leads_here(server: Served) -> None:
     assert server.client.get("/api/state", headers=headers).status_code == 403
 
 
-def test_others_need_the_token(tmp_path: Path) -> None:
-    served = Served(tmp_path / "model", "--host", "0.0.0.0")
+def test_others_need_the_token(serve: Serve, tmp_path: Path) -> None:
+    served = serve(tmp_path / "model", "--host", "0.0.0.0")
     try:
         port, token = served.port, httpx.URL(served.url).params["token"]
         assert len(token) >= 32
@@ -156,9 +173,9 @@ def test_others_need_the_token(tmp_path: Path) -> None:
         assert served.stop() == ""
 
 
-def test_a_token_of_ones_own(tmp_path: Path) -> None:
+def test_a_token_of_ones_own(serve: Serve, tmp_path: Path) -> None:
     own = "a-token-that-outlives-the-server"
-    served = Served(tmp_path / "model", "--host", "0.0.0.0", env={"RIVALS_TOKEN": own})
+    served = serve(tmp_path / "model", "--host", "0.0.0.0", env={"RIVALS_TOKEN": own})
     assert httpx.URL(served.url).params["token"] == own
     served.stop()
 
@@ -291,12 +308,12 @@ def events(server: Served, last: str | None = None) -> Iterator[tuple[str, str, 
                 yield number, kind, json.loads(rest)
 
 
-def test_teach_kill_everything_and_take_away(tmp_path: Path) -> None:
+def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> None:
     """Two trainings wait; server and training are killed; the next server sees both through."""
-    server = Served(tmp_path / "model")
+    server = serve(tmp_path / "model")
     collect(server, "shapes")
     collect(server, "more")
-    assert server.ask("POST", "training", task="shapes", minutes=0.1).status_code == 202
+    assert server.ask("POST", "training", task="shapes", minutes=1).status_code == 202
     assert server.ask("POST", "training", task="more").status_code == 202
     assert "waits" in sentence(server.ask("POST", "training", task="more"))
     assert "being learned" in sentence(server.ask("DELETE", "class", task="shapes"))
@@ -313,7 +330,7 @@ def test_teach_kill_everything_and_take_away(tmp_path: Path) -> None:
     server.kill()
     os.kill(process, signal.SIGKILL)
 
-    server = Served(tmp_path / "model")
+    server = serve(tmp_path / "model")
     assert server.trainings() == [("shapes", "running"), ("more", "cancelled")]
     after = [
         data["event"] for _, kind, data in _until_done(server, last=seen[-1]) if kind == "training"
@@ -353,8 +370,10 @@ def test_teach_kill_everything_and_take_away(tmp_path: Path) -> None:
     assert server.stop() == ""
 
 
-def test_a_server_that_is_told_to_end_takes_its_training_along(tmp_path: Path) -> None:
-    server = Served(tmp_path / "model")
+def test_a_server_that_is_told_to_end_takes_its_training_along(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(tmp_path / "model")
     collect(server, "shapes", 2)
     server.ask("POST", "training", task="shapes")
     place = tmp_path / "model.collected" / "trainings" / "000001"
@@ -378,10 +397,10 @@ def _until_done(server: Served, last: str) -> Iterator[tuple[str, str, dict[str,
 
 
 def test_a_model_from_the_command_line_is_shown(
-    tmp_path: Path, accepted: Callable[..., str]
+    serve: Serve, tmp_path: Path, accepted: Callable[..., str]
 ) -> None:
     """Learned and dropped behind the server's back."""
-    server = Served(tmp_path / "model")
+    server = serve(tmp_path / "model")
     assert server.state()["tasks"] == []
     folder = fill(tmp_path / "shapes", 3)
     accepted("learn", folder, "--model", tmp_path / "model", "--epochs", "1", "--json")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from served import Served, fill, shape, until
 pytest.importorskip("fastapi", reason="fastapi is not installed: rivals[web]")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: rivals[web]")
 CHROMIUM = shutil.which("chromium")
+Serve = Callable[..., Served]
 LONG = 150_000  # milliseconds that a training may take on a busy machine
 
 
@@ -31,6 +33,19 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Start servers, of which none outlives the test."""
+    with contextlib.ExitStack() as ends:
+
+        def start(model: Path, *words: str, env: dict[str, str] | None = None) -> Served:
+            served = Served(model, *words, env=env)
+            ends.callback(served.end)
+            return served
+
+        yield start
 
 
 class Tab:
@@ -96,8 +111,8 @@ def draw(page: Any, where: str, kind: str, number: int) -> None:
         page.mouse.up()
 
 
-def test_teach_try_take_away_drop(browser: Any, tmp_path: Path) -> None:
-    server = Served(tmp_path / "model")
+def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
+    server = serve(tmp_path / "model")
     tab = Tab(browser, server)
     page = tab.page
 
@@ -146,7 +161,7 @@ def test_teach_try_take_away_drop(browser: Any, tmp_path: Path) -> None:
     assert all("status of 400" in each for each in tab.troubles)  # as the browser notes them
 
     # Training, watched; then another tab with another task, which waits.
-    page.get_by_label("At most, minutes").fill("0.1")
+    page.get_by_label("At most, minutes").fill("1")
     page.get_by_role("button", name="Train", exact=True).click()
     page.get_by_role("heading", name="Learning drawn").wait_for()
     other = Tab(browser, server, viewport={"width": 390, "height": 844}, color_scheme="dark")
@@ -155,7 +170,7 @@ def test_teach_try_take_away_drop(browser: Any, tmp_path: Path) -> None:
     drop(other.page, "#folders", fill(tmp_path / "uploaded"))
     other.card("cross").get_by_text("6 pictures").wait_for()
     assert other.page.locator("#task-name").input_value() == "uploaded"
-    other.page.get_by_label("At most, minutes").fill("0.1")
+    other.page.get_by_label("At most, minutes").fill("1")
     other.page.get_by_role("button", name="Train", exact=True).click()
 
     # A reload in the middle finds everything again.
@@ -169,7 +184,7 @@ def test_teach_try_take_away_drop(browser: Any, tmp_path: Path) -> None:
     other.page.get_by_role("heading", name="Learning uploaded").wait_for(timeout=LONG)
     server.kill()
     other.page.get_by_text("The server does not answer").wait_for()
-    server = Served(tmp_path / "model", "--port", str(server.port))
+    server = serve(tmp_path / "model", "--port", str(server.port))
     other.page.get_by_role("heading", name="Learned uploaded").wait_for(timeout=LONG)
     other.page.get_by_text("The server does not answer").wait_for(state="hidden")
     states = until(lambda: [s for _, s in server.trainings()] == ["done", "done"])
@@ -231,8 +246,8 @@ NAMELESS = """() => [...document.querySelectorAll("button, input, select, canvas
   .map((node) => node.outerHTML)"""
 
 
-def test_every_size_and_light(browser: Any, tmp_path: Path) -> None:
-    server = Served(tmp_path / "model")
+def test_every_size_and_light(browser: Any, serve: Serve, tmp_path: Path) -> None:
+    server = serve(tmp_path / "model")
     tab = Tab(browser, server, color_scheme="light", permissions=["camera"])
     page = tab.page
     page.locator("#task-name").fill("丸と✕" * 5)

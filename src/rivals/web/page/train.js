@@ -170,7 +170,10 @@ export class Train {
     this.facts.left.nextElementSibling.textContent = job.state === "done" ? "to learn it" : "time left";
     const again = job.again ? " again" : "";
     this.title.textContent = { running: `Learning ${job.task}${again}`, done: `Learned ${job.task}${again}`, failed: `${job.task} was not learned`, queued: job.task, cancelled: job.task }[job.state];
-    if (job.state === "failed") this.phase.textContent = `${job.sentence} The model is as it was.`;
+    if (job.state === "failed") {
+      const as = "The model is as it was.";
+      this.phase.textContent = job.sentence.includes(as) ? job.sentence : `${job.sentence} ${as}`;
+    }
     if (job.state === "done") {
       const task = this.state.tasks.find((each) => each.name === job.task);
       if (task) {
