@@ -189,7 +189,8 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     other.page.get_by_text("The server does not answer").wait_for(state="hidden")
     states = until(lambda: [s for _, s in server.trainings()] == ["done", "done"])
     assert states
-    other.page.get_by_text("of 2 held-out pictures are right").wait_for()
+    other.page.locator(".phase").get_by_text("of 2 held-out pictures are right").wait_for()
+    assert "Learned uploaded" in other.page.locator("#spoken").text_content()
     assert other.page.evaluate("document.documentElement.scrollWidth") <= 390
     other.context.close()
 

@@ -34,7 +34,7 @@ export class Train {
     const [held, heldBox] = fact("right on held-out pictures");
     const [sure, sureBox] = fact("certainty of the competition");
     this.facts = { left, right, held, sure };
-    this.phase = h("p.phase", { role: "status" });
+    this.phase = h("p.phase");
     this.aside = h("p.note", { hidden: true });
     this.map = h("div.map");
     this.live.append(h("div.row.spread", {}, this.title, this.cancel, this.next), this.bar,
@@ -173,6 +173,7 @@ export class Train {
     if (job.state === "failed") {
       const as = "The model is as it was.";
       this.phase.textContent = job.sentence.includes(as) ? job.sentence : `${job.sentence} ${as}`;
+      speak(this.phase.textContent);
     }
     if (job.state === "done") {
       const task = this.state.tasks.find((each) => each.name === job.task);
