@@ -179,8 +179,9 @@ class Lesson:
         task = self.divide(read)
         known = model.description.task(task.name)
         method.settings = choose.training(
-            len(task.train), self.room.batch, self.wishes.epochs, self.wishes.augmentation
-        )
+            len(task.train), model.description.input_shape[1], self.room.batch,
+            self.wishes.epochs, self.wishes.augmentation,
+        )  # fmt: skip
         units = [rivals.units for rivals in method.network.rivals()]
         if known:
             return self.refine(task, read, known)
