@@ -23,7 +23,9 @@ from rivals.tickets import Ticket
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
 Spawn = Callable[..., Any]
-VERBS = ("run", "compare", "report", "info", "export", "bench", "data")
+VERBS = (
+    "learn", "predict", "drop", "run", "compare", "report", "info", "export", "bench", "data",
+)  # fmt: skip
 
 
 def test_bare_it_shows_examples(accepted: Accepted) -> None:
