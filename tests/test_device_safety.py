@@ -20,7 +20,7 @@ from teaching import WORDS, folder, marks, teach
 
 Refused = Callable[..., str]
 Tree = Callable[[Path], dict[str, str]]
-KILLS = 14  # at random moments, beside those at chosen ones
+KILLS = 8  # at random moments, beside those at chosen ones
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,12 @@ from rivals.tasks import Preprocessing
 
 SIDES = (32, 48, 64)  # pixels; pictures are brought to the nearest
 LARGEST_SIDE = 256
-BATCH = 32
+BATCH = 32  # that LR is for
 LR = 0.2  # chosen on training images of MNIST, FashionMNIST, CIFAR-10 and SVHN, 100 a class
-PRESENTED = 16_000  # images shown to learn a task, each many times, or
-EPOCHS = 3  # each this often where there are very many
-MOST_EPOCHS = 60
+PRESENTED = 16_000  # images shown to learn a task, each many times; fewer where they are large
+WIDE = 48  # pixels a side, from which on they are
+EPOCHS = 3  # how often each is shown, where there are very many
+MOST_EPOCHS = 150
 HELD = 0.2  # of the pictures are held out, but
 MOST_HELD = 2000
 PLENTY = 20_000  # pictures, from which on none is moved about
@@ -52,15 +53,19 @@ def preparation(channels: int) -> Preprocessing:
     return Preprocessing(255.0, (0.5,) * channels, (0.25,) * channels)
 
 
-def training(images: int, batch: int, epochs: int | None, augmentation: str | None) -> TWTASettings:
+def training(
+    images: int, side: int, batch: int, epochs: int | None, augmentation: str | None
+) -> TWTASettings:
     """How `images` are learned: few ones often, many ones a few times."""
-    wanted = max(EPOCHS, min(MOST_EPOCHS, round(PRESENTED / images)))
+    shown = PRESENTED * min(1.0, WIDE / side)
+    wanted = max(EPOCHS, min(MOST_EPOCHS, round(shown / images)))
     if epochs is not None and epochs < 1:
         raise RivalsError(f"--epochs is {epochs}, but must be at least 1.")
+    actual = max(2, min(batch, images // 2))
     return TWTASettings(
         epochs=epochs or wanted,
-        batch=max(2, min(batch, images // 4)),
-        lr=LR * math.sqrt(batch / BATCH),
+        batch=actual,
+        lr=LR * math.sqrt(actual / BATCH),
         augmentation=augmentation or ("crop" if images < PLENTY else "none"),
     )
 

@@ -11,6 +11,7 @@ no lock; one process at a time may write.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -67,13 +68,25 @@ class Model:
 
     @cached_property
     def method(self) -> TWTA:
-        """The network with all that was learned, ready to learn more."""
-        try:
-            method = empty(self.description)
-            self._load(method)
-        except DAMAGE as error:
-            raise damaged(self.path, f"its parts do not fit ({type(error).__name__})") from error
-        return method
+        """The network with all that was learned, ready to learn more.
+
+        Who writes meanwhile takes files away that were described when this model was opened; then
+        it is opened anew.
+        """
+        while True:
+            try:
+                method = empty(self.description)
+                self._load(method)
+                return method
+            except (RivalsError, *DAMAGE) as error:
+                now = description.read(self.path)
+                if now != self.description:
+                    self.description = now
+                    continue
+                if isinstance(error, RivalsError):
+                    raise
+                what = f"its parts do not fit ({type(error).__name__})"
+                raise damaged(self.path, what) from error
 
     def _load(self, method: TWTA) -> None:
         network, content = method.network, self.description
@@ -190,18 +203,21 @@ def sweep(folder: Path) -> None:
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Be the only one who writes to a model, which may be a new one."""
-    new = not folder.exists()
-    if not new and not folder.is_dir():
-        raise RivalsError(f"{folder} is a file; --model needs a folder.")
-    make_folder(folder)
-    lock = None
+    new, lock = not folder.exists(), None
     try:
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             lock = Lock(folder)
         except BusyError as error:
             raise BusyError(
                 f"Another process is writing to the model {folder}; wait for it, or stop it."
             ) from error
+        except (FileExistsError, NotADirectoryError) as error:
+            raise RivalsError(f"{folder} is a file; --model needs a folder.") from error
+        except OSError as error:
+            raise RivalsError(f"The model {folder} cannot be used ({error.strerror}).") from error
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise RivalsError(f"The model {folder} cannot be written to; choose another place.")
         sweep(folder)
         if not (folder / NAME).exists():
             _check_empty(folder)

@@ -22,6 +22,7 @@ from rivals.methods.twta import TWTA
 from rivals.tasks import Batch, Task, epoch
 
 PATIENCE = 5  # checks without a better one, before the end is brought nearer
+TRUSTED = 20  # pictures held out, below which they say too little to stop early
 COOLING = 0.15  # of the steps so far, which remain then
 SHOWN = 0.25  # seconds between two events of steps
 FEWEST = 20  # steps that a budget must leave time for
@@ -126,7 +127,8 @@ class Trainer:
         else:
             self.since += 1
         perfect = self.best == 100 and self.since >= 1
-        if (self.since >= PATIENCE or perfect) and self.reason == "planned":
+        enough = len(self.task.validation) >= TRUSTED and self.reason == "planned"
+        if (self.since >= PATIENCE or perfect) and enough:
             near = at.step + max(1, round(COOLING * at.step))
             if near < at.steps:
                 at.steps, self.reason = near, "no-longer-better"

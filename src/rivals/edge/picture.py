@@ -43,8 +43,6 @@ def read_picture(path: str | Path, shape: Shape, scale: float = 255.0) -> NDArra
     """(channels, height, width) bytes of a picture file, white being `scale`."""
     check_channels(shape[0], path)
     with opened(path) as picture:
-        if picture.format == "JPEG":  # decoded at a fraction of its size where that is enough
-            picture.draft(None, (2 * shape[2], 2 * shape[1]))
         return pixels(picture, shape, scale)
 
 
@@ -57,6 +55,8 @@ def picture_size(path: str | Path) -> tuple[int, int, bool]:
 def pixels(picture: Image.Image, shape: Shape, scale: float = 255.0) -> NDArray[np.uint8]:
     """The same of a picture that is open; raises one of `DAMAGE` where it cannot be decoded."""
     channels, height, width = shape
+    if picture.format == "JPEG":  # decoded at a fraction of its size where that is enough
+        picture.draft(None, (2 * width, 2 * height))
     upright = ImageOps.exif_transpose(picture)
     plain = plain_colours(upright, MODES[channels])
     if plain.size != (width, height):
