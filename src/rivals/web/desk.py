@@ -11,7 +11,7 @@ from typing import Any
 from rivals.errors import RivalsError
 from rivals.files import BusyError, Lock, make_folder
 from rivals.web.collect import Collection, Limits
-from rivals.web.jobs import Job, Jobs
+from rivals.web.jobs import RUNNING, Job, Jobs
 from rivals.web.known import Known
 from rivals.web.take_away import Package, package
 
@@ -91,6 +91,12 @@ class Desk:
     def drop(self, task: str) -> list[str]:
         """Take a task out, with its pictures and trainings; gives the tasks that inherited."""
         self.check_free(task)
+        current = self.jobs.current()
+        if current is not None and current.state == RUNNING:
+            raise BusyError(
+                f"'{current.task}' is being learned, and one at a time may change the model; "
+                "wait for the end, or cancel it."
+            )
         heirs = self.known.drop(task)
         self.collection.remove(task)
         self.jobs.forget(task)
