@@ -138,8 +138,8 @@ def test_fewer_pictures_are_told(taught: Path, tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     picture = budget.COPIES * 3 * 256 * 256 / 1e6
     least = (budget.peak_memory() + budget.ENGINE + 256 * 256 * budget.MEASURED) / 1e6
-    learned = teach(taught / "low", tmp_path / "m", size=256, network="conv-small", epochs=1, grey=False,
-                    ram=least + 120 * picture, watcher=told.append)  # fmt: skip
+    learned = teach(taught / "low", tmp_path / "m", size=256, network="conv-small", epochs=1,
+                    grey=False, ram=least + 120 * picture, watcher=told.append)  # fmt: skip
     (fewer,) = [event for event in told if event["event"] == "fewer"]
     assert fewer["of"] == 180
     assert fewer["images"] == learned.facts.images + learned.facts.held < 180

@@ -26,6 +26,7 @@ KILLS = 8  # at random moments, beside those at chosen ones
 @pytest.fixture(scope="module")
 def forge() -> Iterator[Forge]:
     found = Forge()
+    found.start("--help").wait()  # it has imported all it needs
     yield found
     found.close()
 
@@ -70,6 +71,7 @@ def strike(child: Child, model: Path, moment: Callable[[Path], bool] | float) ->
             with contextlib.suppress(OSError):
                 if moment(model):
                     break
+            time.sleep(0.0002)
     child.signal(signal.SIGKILL)
     child.wait()
 
@@ -135,6 +137,23 @@ def test_one_writer_at_a_time(
     busy.wait()
     assert marks(model) == before
     accepted("drop", "b", "--model", model)  # the lock went with the process
+
+
+def test_readers_do_not_mind_a_writer(forge: Forge, taught: Path, tmp_path: Path) -> None:
+    """Files vanish that were described a moment ago: then the model is read anew."""
+    model, seen = tmp_path / "model", set()
+    shutil.copytree(taught / "model", model)
+    todo = [words for _ in range(4) for words in (
+        ["drop", "a", "--model", model],
+        ["learn", taught / "a", "--model", model, "--epochs", "1"],
+    )]  # fmt: skip
+    for words in todo:
+        child = forge.start(*words)
+        while not child.ended():
+            seen.add(tuple(Predictor(model).tasks))
+        assert child.wait() == 0
+    assert seen <= {("a", "b"), ("b",), ("b", "a")}
+    assert len(seen) > 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

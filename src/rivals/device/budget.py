@@ -13,6 +13,7 @@ from rivals.errors import RivalsError
 
 RESERVE = 0.1  # of the minutes, for measuring and writing
 PART_OF_FREE = 0.4  # of the free memory that pictures may take where no budget is given
+NAMED = 400  # bytes to remember of each picture: its name, its class, its digest
 COPIES = 2  # pictures are in memory twice while they are divided
 ENGINE = 130_000_000  # bytes that torch takes when it trains, beside pictures and values
 VALUES = 700  # bytes for a pixel of each picture of a batch, in the widest of our networks
@@ -83,7 +84,7 @@ def room(shape: tuple[int, int, int], count: int, megabytes: float | None) -> Ro
     Smaller batches make room for more pictures.
     """
     channels, height, width = shape
-    size = COPIES * channels * height * width
+    size = COPIES * channels * height * width + NAMED
     if megabytes is None:
         return Room(min(count, max(FEWEST, int(free_memory() * PART_OF_FREE) // size)), BATCHES[0])
     if not 0 < megabytes < float("inf"):

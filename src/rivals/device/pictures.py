@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from rivals.seeds import Seed
 IGNORED = {"thumbs.db", "desktop.ini"}  # what file managers leave
 SURVEYED = 200  # pictures whose size is looked at
 MOST_CLASSES = 1000
+BOTH = -1  # no class
 LONGEST_NAME = 100  # letters of a class or a task
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of what is shown
 
@@ -47,7 +47,7 @@ class Found:
     """The files of a folder by class, in a fixed order, before any is opened."""
 
     folder: Path
-    classes: dict[str, list[Path]]
+    classes: dict[str, list[str]]
     left_out: list[LeftOut] = field(default_factory=list)
 
     @property
@@ -69,10 +69,10 @@ class Pictures:
 def find(folder: Path) -> Found:
     """The files of every class of `folder`; a folder that cannot be learned is refused."""
     inside = _entries(folder)
-    classes: dict[str, list[Path]] = {}
+    classes: dict[str, list[str]] = {}
     left_out: list[LeftOut] = []
     root = folder.resolve()
-    for path in inside:
+    for path in (Path(entry.path) for entry in inside):
         if not path.is_dir():
             left_out.append(LeftOut(str(path), "it lies in no class's folder"))
         elif root not in path.resolve().parents:
@@ -105,9 +105,11 @@ def check_enough(folder: Path, name: str, count: int, left_out: int) -> None:
         )
 
 
-def _entries(folder: Path) -> list[Path]:
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, in order, but for what is hidden."""
     try:
-        entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        with os.scandir(folder) as found:
+            entries = [e for e in found if e.name[0] != "." and e.name.lower() not in IGNORED]
     except NotADirectoryError as error:
         raise RivalsError(
             f"{folder} is a file, but a folder with a subfolder for each class was expected."
@@ -116,28 +118,27 @@ def _entries(folder: Path) -> list[Path]:
         raise RivalsError(f"There is no folder {folder}.") from error
     except OSError as error:
         raise RivalsError(f"The folder {folder} cannot be read ({error.strerror}).") from error
-    return sorted(path for path in entries if path.name.lower() not in IGNORED)
+    return sorted(entries, key=lambda entry: entry.name)
 
 
-def _files(folder: Path, root: Path, left_out: list[LeftOut]) -> list[Path]:
+def _files(folder: Path, root: Path, left_out: list[LeftOut]) -> list[str]:
     """The regular files in the folder of a class; links may not lead out of `root`."""
     kept = []
-    for path in _entries(folder):
-        try:
-            kind = path.lstat().st_mode
-            if stat.S_ISLNK(kind):
-                if root not in path.resolve(strict=True).parents:
-                    left_out.append(LeftOut(str(path), "it leads out of the folder"))
-                    continue
-                kind = path.stat().st_mode
-        except (OSError, RuntimeError):
-            left_out.append(LeftOut(str(path), "it leads nowhere"))
-            continue
-        if stat.S_ISREG(kind):
-            kept.append(path)
+    for entry in _entries(folder):
+        if entry.is_symlink():
+            try:
+                inside = root in Path(entry.path).resolve(strict=True).parents
+            except (OSError, RuntimeError):
+                left_out.append(LeftOut(entry.path, "it leads nowhere"))
+                continue
+            if not inside:
+                left_out.append(LeftOut(entry.path, "it leads out of the folder"))
+                continue
+        if entry.is_file():
+            kept.append(entry.path)
         else:
-            what = "a folder inside a class" if stat.S_ISDIR(kind) else "no regular file"
-            left_out.append(LeftOut(str(path), f"it is {what}"))
+            what = "a folder inside a class" if entry.is_dir() else "no regular file"
+            left_out.append(LeftOut(entry.path, f"it is {what}"))
     return kept
 
 
@@ -197,9 +198,10 @@ def some(found: Found, most: int, seed: Seed) -> Found:
 def read(found: Found, shape: Shape, told: Reads | None = None) -> Pictures:
     """Decode all files that were found, each once."""
     images = np.empty((found.count, *shape), np.uint8)
-    kept: list[tuple[Path, int, bytes]] = []  # file, label, digest of its pixels
-    classes_of: dict[bytes, set[int]] = {}
-    left_out, done = list(found.left_out), 0
+    again: set[tuple[bytes, int]] = set()  # what is in a second class, too
+    kept: list[tuple[str, bytes]] = []  # file, digest of its pixels
+    owner: dict[bytes, int] = {}  # of a digest: its class, or BOTH
+    labels, left_out, done = list[int](), list(found.left_out), 0
     for label, files in enumerate(found.classes.values()):
         for path in files:
             done += 1
@@ -208,30 +210,34 @@ def read(found: Found, shape: Shape, told: Reads | None = None) -> Pictures:
             try:
                 images[len(kept)] = read_picture(path, shape)
             except RivalsError as error:
-                left_out.append(LeftOut(str(path), str(error)))
+                left_out.append(LeftOut(path, str(error)))
                 continue
             mark = hashlib.blake2b(images[len(kept)].data, digest_size=16).digest()
-            known = classes_of.setdefault(mark, set())
-            if label not in known:
-                known.add(label)
-                kept.append((path, label, mark))
+            if owner.get(mark) == label or (mark, label) in again:
+                continue
+            if mark in owner:
+                owner[mark] = BOTH
+                again.add((mark, label))
+            else:
+                owner[mark] = label
+            kept.append((path, mark))
+            labels.append(label)
     repeated = done - len(kept) - (len(left_out) - len(found.left_out))
-    clear = [number for number, (_, _, mark) in enumerate(kept) if len(classes_of[mark]) == 1]
-    if len(clear) < len(kept):
-        left_out += [
-            LeftOut(str(path), "the same picture is in another class, too")
-            for path, _, mark in kept
-            if len(classes_of[mark]) > 1
-        ]
+    left_out += [
+        LeftOut(path, "the same picture is in another class, too")
+        for path, mark in kept
+        if owner[mark] == BOTH
+    ]
+    clear = [number for number, (_, mark) in enumerate(kept) if owner[mark] != BOTH]
     for place, number in enumerate(clear):
         if place != number:
             images[place] = images[number]
     tensor = torch.from_numpy(images)[: len(clear)]
-    labels = torch.tensor([kept[number][1] for number in clear], dtype=torch.int64)
+    labelled = torch.tensor([labels[number] for number in clear], dtype=torch.int64)
     for label, name in enumerate(found.classes):
         here = sum(named_like(Path(each.path).parent.name, name) for each in left_out)
-        check_enough(found.folder, name, int((labels == label).sum()), here)
-    return Pictures(tuple(found.classes), tensor, labels, left_out, repeated)
+        check_enough(found.folder, name, int((labelled == label).sum()), here)
+    return Pictures(tuple(found.classes), tensor, labelled, left_out, repeated)
 
 
 def named_like(text: str, name: str) -> bool:
