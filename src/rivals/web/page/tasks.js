@@ -19,7 +19,9 @@ export class Tasks {
   update(state) {
     this.state = state;
     this.overview();
-    keyed(this.list, state.tasks, (task) => this.key(task), (task) => this.card(task));
+    // What a card says of other tasks changes with them: then it is made anew.
+    const others = (task) => JSON.stringify([task.inherited_from, state.overlap?.[state.tasks.indexOf(task)]]);
+    keyed(this.list, state.tasks, (task) => this.key(task) + others(task), (task) => this.card(task));
     if (this.visible) this.maps();
   }
 
