@@ -23,7 +23,10 @@ from rivals.tickets import Ticket
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
 Spawn = Callable[..., Any]
-VERBS = ("run", "compare", "report", "info", "export", "bench", "data")
+VERBS = (
+    "learn", "predict", "drop", "serve", "run", "compare", "report", "info", "export", "bench",
+    "data",
+)  # fmt: skip
 
 
 def test_bare_it_shows_examples(accepted: Accepted) -> None:
@@ -177,7 +180,7 @@ def test_info_of_a_ticket(finished: Path, accepted: Accepted) -> None:
 
 
 def test_info_of_something_else(tmp_path: Path, refused: Refused) -> None:
-    assert "holds neither a run nor a ticket" in refused("info", tmp_path)
+    assert "holds neither a model, a run nor a ticket" in refused("info", tmp_path)
     (tmp_path / "file").write_text("x")
     assert "is no folder" in refused("info", tmp_path / "file")
     assert "(No such file or directory)" in refused("info", tmp_path / "nowhere", "--json")

@@ -275,7 +275,7 @@ def test_words_that_make_no_sense(
         (["--model", ticket, "--all-tasks", "--to", "onnx", "t.onnx"], "holds one ticket"),
         (["--model", ticket, "--task", "x", "--to", "onnx", "t.onnx"], f"the ticket of '{TASK}'"),
         (["--model", ticket, "--to", "onnx-int8", "t.onnx"], "name a folder of them with --images"),
-        (["--to", "onnx", "t.onnx"], ". holds neither a run nor a ticket"),
+        (["--to", "onnx", "t.onnx"], ". holds neither a model, a run nor a ticket"),
         (["--model", "nowhere", "--to", "onnx", "t.onnx"], "nowhere cannot be read"),
         (["--model", "file", "--to", "onnx", "t.onnx"], "file cannot be read (Not a directory)"),
         ([*run, "--task", TASK, "t.onnx"], "Missing option '--to'"),

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def export(
     out: Annotated[Path, typer.Argument(help="Where it goes, e.g. ticket.onnx.")],
     to: Annotated[str, typer.Option(metavar="FORMAT", help="onnx, ort, onnx-int8, …")],
-    model: Annotated[Path, typer.Option(help="The folder of a run or of a ticket.")] = Path("."),
+    model: Annotated[Path, typer.Option(help="The folder of a model, a run or a ticket.")] = Path(
+        "."
+    ),
     task: Annotated[str | None, typer.Option(help="The task whose ticket it is.")] = None,
     images: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""`rivals info`: what is in a run or a ticket."""
+"""`rivals info`: what is in a model, a run or a ticket."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rivals.errors import RivalsError
 if TYPE_CHECKING:
     from rich.table import Table
 
-HINT = "name a folder that `rivals run` has made."
+HINT = "name a folder that `rivals learn` or `rivals run` has made."
 
 
 def info(
-    path: Annotated[Path, typer.Argument(help="The folder of a run or of a ticket.")],
+    path: Annotated[Path, typer.Argument(help="The folder of a model, a run or a ticket.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> int:
     """Show the tasks, accuracy, weights and bytes of what lies at PATH."""
@@ -31,8 +31,12 @@ def info(
         facts = _ticket(path)
     elif "config.yaml" in names:
         facts = _run(path)
+    elif "model.json" in names:
+        from rivals.cli.info_model import facts as model_facts
+
+        facts = model_facts(path)
     else:
-        raise RivalsError(f"{path} holds neither a run nor a ticket; {HINT}")
+        raise RivalsError(f"{path} holds neither a model, a run nor a ticket; {HINT}")
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -70,6 +74,11 @@ def _show(facts: dict[str, Any]) -> None:
     from rivals.cli.screen import matrix_table, summary_table
 
     console = Console(highlight=False, markup=False, emoji=False)
+    if facts["kind"] == "model":
+        from rivals.cli.info_model import show
+
+        show(facts, console)
+        return
     if facts["kind"] == "ticket":
         console.print(_ticket_table(facts))
         return

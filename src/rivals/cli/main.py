@@ -10,15 +10,22 @@ import typer
 from rivals.cli.bench import bench
 from rivals.cli.compare import compare
 from rivals.cli.data import app as data
+from rivals.cli.drop import drop
 from rivals.cli.export import export
 from rivals.cli.info import info
+from rivals.cli.learn import learn
+from rivals.cli.predict import predict
 from rivals.cli.report import report
 from rivals.cli.run import run
+from rivals.cli.serve import serve
 from rivals.errors import RivalsError
 
 EXAMPLES = """\
 rivals: continual learning on small devices. Rival units compete for each task; the winners ship.
 
+  rivals learn parts --model model                      teach a device a folder of pictures
+  rivals predict new.jpg --model model                  ask it
+  rivals drop parts --model model                       take a task out, exactly
   rivals run digits                                     learn five tasks from the bundled digits
   rivals run digits-permuted --method finetune          the same machinery, forgetting
   rivals run digits --set epochs=5 --set units=4        change any setting
@@ -27,6 +34,7 @@ rivals: continual learning on small devices. Rival units compete for each task; 
   rivals report runs/compare --out report               tables, plots and one page of many runs
   rivals info runs/digits-twta-default-0                what a run, or a ticket of it, holds
   rivals export --model DIR --task 4-5 --to onnx t.onnx a file for a device, checked
+  rivals serve --model parts                            a page to teach, try and take away
   rivals data                                           which data sets are there
   rivals bench --suite train                            what training costs, against dense ones
 
@@ -37,12 +45,16 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=False, rich_markup_mode=None,
     help="Continual learning on small devices.",
 )  # fmt: skip
+app.command("learn")(learn)
+app.command("predict")(predict)
+app.command("drop")(drop)
 app.command("run")(run)
 app.command("info")(info)
 app.command("compare")(compare)
 app.command("report")(report)
 app.command("export")(export)
 app.command("bench")(bench)
+app.command("serve")(serve)
 app.add_typer(data, name="data")
 
 

@@ -1,17 +1,19 @@
-"""Where a ticket and pictures for it come from: the folder of a ticket or of a run."""
+"""Where a ticket and pictures for it come from: the folder of a ticket, a run or a model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from rivals.device.description import NAME
+from rivals.device.model import Model
 from rivals.errors import RivalsError
 from rivals.export.pictures import Pictures, at_random, of_folder, of_lesson
 from rivals.export.whole import Whole, whole
 from rivals.runs.stored import StoredRun
 from rivals.tickets import Ticket
 
-HINT = "name a folder that `rivals run` has made, or one of its tickets."
+HINT = "name a folder that `rivals run` or `rivals learn` has made, or a ticket."
 
 
 @dataclass(frozen=True)
@@ -32,22 +34,39 @@ def find(model: Path, task: str | None, images: Path | None = None) -> Source:
             )
         pictures = of_folder(images, ticket) if images else at_random(ticket)
         return Source(ticket, pictures)
+    if kind(model) == "model":
+        learned = Model.open(model)
+        ticket = learned.ticket(_chosen(model, task, [each.name for each in learned.tasks]))
+        return Source(ticket, of_folder(images, ticket) if images else at_random(ticket))
     run = StoredRun(model)
-    if task is None:
-        raise RivalsError(
-            f"{model} holds several tasks; choose one with --task ({', '.join(run.tasks)}), or "
-            "all of them with --all-tasks."
-        )
+    task = _chosen(model, task, run.tasks)
     ticket = run.ticket(task)
     return Source(ticket, of_folder(images, ticket) if images else of_lesson(run.lesson(task)))
 
 
+def _chosen(model: Path, task: str | None, tasks: list[str]) -> str:
+    """The task to export: that which is named, or the only one."""
+    if task is None and len(tasks) == 1:
+        return tasks[0]
+    if task is None:
+        raise RivalsError(
+            f"{model} holds {len(tasks) or 'no'} tasks; choose one with --task "
+            f"({', '.join(tasks)}), or all of them with --all-tasks."
+        )
+    return task
+
+
 def find_whole(model: Path) -> Whole:
-    """Every task of the model in a run's folder, with the pictures that it learned from."""
+    """Every task of a model or a run, with the pictures that a run learned from."""
     if kind(model) == "ticket":
         raise RivalsError(
-            f"{model} holds one ticket, but --all-tasks takes a model; name the folder of a run."
+            f"{model} holds one ticket, but --all-tasks takes a model; name the folder of a model "
+            "or of a run."
         )
+    if kind(model) == "model":
+        learned = Model.open(model)
+        noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
+        return whole(learned.method, learned.description.input_shape, noise)
     run = StoredRun(model)
     method = run.method()
     tasks = [task for task in run.tasks if task in method.known]
@@ -61,7 +80,7 @@ def kind(folder: Path) -> str:
         names = {path.name for path in folder.iterdir()}
     except OSError as error:
         raise RivalsError(f"{folder} cannot be read ({error.strerror}); {HINT}") from error
-    for file, name in (("ticket.json", "ticket"), ("config.yaml", "run")):
+    for file, name in (("ticket.json", "ticket"), ("config.yaml", "run"), (NAME, "model")):
         if file in names:
             return name
-    raise RivalsError(f"{folder} holds neither a run nor a ticket; {HINT}")
+    raise RivalsError(f"{folder} holds neither a model, a run nor a ticket; {HINT}")

@@ -75,5 +75,10 @@ class Heads:
         head = self[task]
         head.weight = nn.Parameter(head.weight[:, ids].clone())
 
+    def thaw(self, task: str) -> None:
+        """The head of `task` takes gradients again."""
+        head = self[task]
+        head.weight, head.bias = (nn.Parameter(each.clone()) for each in head.parameters())
+
     def drop(self, task: str) -> None:
         self.tasks.pop(task, None)

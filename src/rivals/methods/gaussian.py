@@ -21,8 +21,30 @@ def fit(rows: Tensor, labels: Tensor) -> dict[str, Tensor]:
     found, members = torch.unique(labels, return_inverse=True)
     means = torch.stack([rows[members == number].mean(0) for number in range(len(found))])
     apart = (rows - means[members]).double()
-    variances, directions = torch.linalg.eigh(apart.T @ apart / len(rows))  # ascending
-    extra = SHRINK * float(variances.mean().clamp(min=0)) + FLOOR
+    covariance = apart.T @ apart / len(rows)
+    extra = SHRINK * float(covariance.diagonal().mean()) + FLOOR
+    return _few(means, covariance, extra)
+
+
+def join(one: dict[str, Tensor], other: dict[str, Tensor], share: float) -> dict[str, Tensor]:
+    """The density of two samples together, `share` of which is the other's; of one mean each."""
+    means = torch.lerp(one["means"], other["means"], share)
+    whole = torch.zeros(means.shape[1], means.shape[1], dtype=torch.float64)
+    for kept, weight in ((one, 1 - share), (other, share)):
+        apart = (kept["means"] - means).double()
+        whole += weight * (_covariance(kept) + apart.T @ apart)
+    return _few(means, whole, 0.0)
+
+
+def _covariance(kept: dict[str, Tensor]) -> Tensor:
+    directions, rest = kept["directions"].double(), kept["rest"].double()
+    along = (directions * (kept["variances"].double() - rest)) @ directions.T
+    return along + rest * torch.eye(len(directions), dtype=torch.float64)
+
+
+def _few(means: Tensor, covariance: Tensor, extra: float) -> dict[str, Tensor]:
+    """The widest directions of a covariance (d, d), `extra` being added to every variance."""
+    variances, directions = torch.linalg.eigh(covariance)  # ascending
     variances = variances.clamp(min=0) + extra
     few = min(DIRECTIONS, len(variances) - 1)
     split = len(variances) - few

@@ -3,7 +3,8 @@
     open(task) ──► competing ──► settle(task) ──► settled ──► close(task) ──► claimed
                   (posteriors)                   (winners)                  (edges in use)
 
-`drop(task)` undoes a claim. Whatever happens, the tickets of the other tasks keep every bit.
+`reopen(task)` and `rewrite(task)` train a claim further where it is its own; `drop(task)` undoes
+it. Whatever happens, the tickets of the other tasks keep every bit.
 """
 
 from __future__ import annotations
@@ -77,6 +78,22 @@ class RivalNetwork(Network):
         for layer in self.layers():
             work = layer.work
             layer.weight.claim(task, work.rows, work.columns, work.values)
+
+    def reopen(self, task: str) -> None:
+        """Work on a claimed task again: the edges that it alone uses, its norms and its head."""
+        for layer in self.layers():
+            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            alone = layer.weight.uses(rows, columns) == 1
+            values = layer.weight.read(rows, columns)
+            layer.work = Work(rows, columns, values, None if bool(alone.all()) else alone)
+            layer.norm.keep(task, torch.arange(layer.rivals.blocks))
+        self.heads.thaw(task)
+
+    def rewrite(self, task: str) -> None:
+        """Keep what the work on a claimed task has changed; edges that others use are as before."""
+        for layer in self.layers():
+            layer.weight.put(task, layer.work.values)
+        self.freeze(task)
 
     def drop(self, task: str) -> None:
         """Take a task out. Edges others use move to the earliest of them; the rest is freed."""

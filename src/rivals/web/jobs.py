@@ -1,0 +1,214 @@
+"""One training at a time, the others wait; the queue is on disk and outlives the server."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rivals.errors import RivalsError
+from rivals.files import make_folder, read_json, write_json
+from rivals.web.training import Training
+
+QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
+OPEN = (QUEUED, RUNNING)
+MOST_QUEUED = 20
+KEPT = 20  # ended jobs that are remembered
+ATTEMPTS = 3  # a training that takes the server down with it is not tried for ever
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training that somebody asked for."""
+
+    id: int
+    task: str
+    again: bool = False
+    minutes: float | None = None
+    state: str = QUEUED
+    sentence: str | None = None  # what went wrong
+    attempts: int = 0
+
+
+class Jobs:
+    """The queue, and the thread that works on it.
+
+    `command(job)` is the training's command line, `learned(job)` whether the model has it already.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        command: Callable[[Job], Sequence[str]],
+        learned: Callable[[Job], bool],
+    ) -> None:
+        make_folder(folder)
+        self.folder, self.command, self.learned = folder, command, learned
+        self.jobs: dict[int, Job] = {}
+        self.version = 0
+        self.stopping = False
+        self._wake = threading.Condition(threading.RLock())
+        for each in sorted(folder.iterdir()):
+            with contextlib.suppress(RivalsError, TypeError):  # half-made by a killed server
+                job = Job(**read_json(each / "job.json", "job"))
+                self.jobs[job.id] = job
+        self._thread = threading.Thread(target=self._work, name="trainings", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the training that runs; the next server starts it again."""
+        with self._wake:
+            self.stopping = True
+            self._wake.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def listing(self) -> list[dict[str, Any]]:
+        with self._wake:
+            return [asdict(job) for job in self.jobs.values()]
+
+    def current(self) -> Job | None:
+        """The training to show: the one that runs, else the last that ended."""
+        with self._wake:
+            jobs = list(self.jobs.values())
+        running = [job for job in jobs if job.state == RUNNING]
+        ended = [job for job in jobs if job.state not in OPEN and job.attempts]
+        return running[0] if running else ended[-1] if ended else None
+
+    def waits(self, task: str) -> bool:
+        """Whether a training of `task` runs or will."""
+        with self._wake:
+            return any(job.task == task and job.state in OPEN for job in self.jobs.values())
+
+    def add(self, task: str, again: bool = False, minutes: float | None = None) -> Job:
+        with self._wake:
+            if self.waits(task):
+                raise RivalsError(f"'{task}' is being learned or waits for it already.")
+            if sum(job.state == QUEUED for job in self.jobs.values()) >= MOST_QUEUED:
+                raise RivalsError(f"{MOST_QUEUED} trainings wait, which is the most; wait for one.")
+            job = Job(max(self.jobs, default=0) + 1, task, again, minutes)
+            make_folder(self._at(job))
+            self._set(job)
+            self._wake.notify_all()
+            return job
+
+    def cancel(self, number: int) -> None:
+        with self._wake:
+            job = self.jobs.get(number)
+            if job is None or job.state not in OPEN:
+                raise RivalsError("This training has ended already.")
+            self._set(replace(job, state=CANCELLED))
+            self._wake.notify_all()
+
+    def forget(self, task: str) -> None:
+        """Leave no trace of the trainings of a task."""
+        with self._wake:
+            for job in [job for job in self.jobs.values() if job.task == task]:
+                if job.state not in OPEN:
+                    self._remove(job)
+
+    def events(self, number: int) -> Path:
+        """The file of what a training said."""
+        return self.folder / f"{number:06d}" / "events.jsonl"
+
+    # The thread ----------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        for each in list(self.jobs.values()):  # cancelled by a server that could not see to it
+            if each.state not in OPEN:
+                Training(self._at(each)).stop()
+        while True:
+            with self._wake:
+                job = self._next()
+                if self.stopping:
+                    return
+                if job is None:
+                    self._wake.wait()
+                    continue
+            try:
+                self._see_through(job)
+            except RivalsError as error:
+                self._end(job, FAILED, str(error))
+
+    def _next(self) -> Job | None:
+        """A training that a former server began comes first."""
+        waiting = [job for job in self.jobs.values() if job.state in OPEN]
+        return min(waiting, key=lambda job: (job.state != RUNNING, job.id), default=None)
+
+    def _see_through(self, job: Job) -> None:
+        training = Training(self._at(job))
+        if not training.alive() and training.outcome() is None:
+            if job.attempts and self.learned(job):  # killed after the last byte was written
+                self._end(job, DONE)
+                return
+            if job.attempts >= ATTEMPTS:
+                self._end(job, FAILED, f"The training was interrupted {ATTEMPTS} times; try again.")
+                return
+            with self._wake:
+                if self.jobs[job.id].state not in OPEN:
+                    return
+                job = replace(job, state=RUNNING, attempts=job.attempts + 1)
+                self._set(job)
+            training.start(self.command(job))
+        while training.alive():
+            with self._wake:
+                if self.stopping or self.jobs[job.id].state == CANCELLED:
+                    break
+                self._wake.wait(0.1)
+        if training.alive():
+            training.stop()
+        self._conclude(job, training)
+
+    def _conclude(self, job: Job, training: Training) -> None:
+        """Write down how it ended, unless it was interrupted and is to go on."""
+        outcome = training.outcome()
+        if outcome is not None and outcome["event"] == "done":  # also if asked to stop too late
+            self._end(job, DONE)
+        elif self.jobs[job.id].state == CANCELLED:
+            self._tidy()
+        elif self.stopping:  # told to stop, which is no failed attempt
+            with self._wake:
+                self._set(replace(job, attempts=job.attempts - 1))
+        elif outcome is None and training.process is None:
+            return  # begun by a former server and killed: the thread takes it up again
+        elif outcome is not None:
+            self._end(job, FAILED, str(outcome.get("sentence", "The training failed.")))
+        else:
+            self._end(job, FAILED, training.complaint())
+
+    def _end(self, job: Job, state: str, sentence: str | None = None) -> None:
+        with self._wake:
+            ended = replace(self.jobs[job.id], state=state, sentence=sentence)
+            try:
+                self._set(ended)
+            except RivalsError:  # a full disk must not end the thread; the page is told at least
+                self.jobs[job.id] = ended
+                self.version += 1
+        self._tidy()
+
+    # The files -----------------------------------------------------------------------------------
+
+    def _at(self, job: Job) -> Path:
+        return self.events(job.id).parent
+
+    def _set(self, job: Job) -> None:
+        write_json(self._at(job) / "job.json", asdict(job))
+        self.jobs[job.id] = job
+        self.version += 1
+
+    def _remove(self, job: Job) -> None:
+        shutil.rmtree(self._at(job), ignore_errors=True)
+        del self.jobs[job.id]
+        self.version += 1
+
+    def _tidy(self) -> None:
+        with self._wake:
+            ended = [job for job in self.jobs.values() if job.state not in OPEN]
+            for job in ended[:-KEPT]:
+                self._remove(job)

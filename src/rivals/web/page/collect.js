@@ -1,0 +1,275 @@
+// Step 1: pictures by class, from files, folders, drawings and the camera.
+
+import { address, ask, askJson } from "./api.js";
+import { byId, count, h, icon, keyed, say, speak, takesDrops } from "./dom.js";
+import { chosen, dropped } from "./folders.js";
+import { Drawing, Filming } from "./sources.js";
+import { upload } from "./upload.js";
+
+const FEW = 12; // thumbnails of a class
+const MOST = 1000; // of them if all are asked for
+const KEY = "rivals.task";
+
+export class Collect {
+  constructor(changed) {
+    this.changed = changed; // told when another task is looked at
+    this.state = null;
+    this.fresh = null; // a task that was just made or renamed
+    this.renaming = false;
+    this.selected = localStorage.getItem(KEY);
+    this.field = byId("task-name");
+    this.field.addEventListener("change", () => this.name());
+    this.field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault(); // it would reach the form that the focus goes to
+      byId("class-name")?.focus();
+    });
+    takesDrops(byId("collect"), async (transfer) => this.takeFolders(await dropped(transfer)));
+    byId("choose-folder").addEventListener("click", () => byId("folder-input").click());
+    byId("folder-input").addEventListener("change", (event) => {
+      this.takeFolders(chosen(event.target.files));
+      event.target.value = "";
+    });
+    this.addCard = this.makeAddCard();
+    this.drawing = new Drawing(this);
+    this.filming = new Filming(this);
+  }
+
+  get current() {
+    return this.state?.collected.find((each) => each.task === this.selected) || null;
+  }
+
+  get busy() {
+    return this.state?.trainings.some((job) => job.task === this.selected && ["queued", "running"].includes(job.state));
+  }
+
+  select(task) {
+    this.selected = task;
+    if (task === null) localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, task);
+    this.field.value = task ?? "";
+    say(byId("task-sentence"), "");
+    say(byId("left-out"), "");
+    this.update(this.state);
+    this.changed();
+  }
+
+  update(state) {
+    const first = this.state === null;
+    this.state = state;
+    const names = state.collected.map((each) => each.task);
+    if (names.includes(this.fresh)) this.fresh = null;
+    if (this.selected !== null && this.selected !== this.fresh && !this.renaming && !names.includes(this.selected)) {
+      this.selected = null;
+      if (this.field.value && document.activeElement !== this.field) this.field.value = "";
+    }
+    if (first && this.selected === null && names.length) this.selected = names.at(-1);
+    if (first) this.field.value = this.selected ?? "";
+    this.showSets(names);
+    this.showClasses();
+    byId("collect").classList.toggle("busy", Boolean(this.busy));
+    this.field.disabled = Boolean(this.busy);
+  }
+
+  showSets(names) {
+    const items = names.length ? [...names, null] : [];
+    keyed(byId("sets"), items, (name) => (name === null ? "new" : `=${name}`),
+      (name) => h("button.chip", { type: "button", onclick: () => { this.select(name); if (name === null) this.field.focus(); } },
+        name === null ? "New task" : name),
+      (chip, name) => chip.setAttribute("aria-pressed", String(name === this.selected)));
+  }
+
+  showClasses() {
+    const classes = this.current?.classes || [];
+    const items = [...classes, ...(this.busy ? [] : [null])];
+    keyed(byId("classes"), items, (each) => (each === null ? "add" : `=${this.selected}/${each.name}`),
+      (each) => (each === null ? this.addCard : this.makeClass(each.name)),
+      (card, each) => { if (each !== null) this.showClass(card, each); });
+    byId("folders").hidden = Boolean(this.busy);
+    byId("gather").classList.toggle("empty", !classes.length);
+  }
+
+  // Classes ------------------------------------------------------------------------------------
+
+  makeAddCard() {
+    const field = h("input", {
+      id: "class-name", type: "text", maxLength: 60, autocomplete: "off", spellcheck: false,
+      placeholder: "For example: circle", "aria-label": "Name of a new class",
+    });
+    const sentence = h("p.sentence", { role: "alert", hidden: true });
+    const form = h("form.class.add", {
+      onsubmit: async (event) => {
+        event.preventDefault();
+        try {
+          say(sentence, "");
+          if (this.current?.classes.some((each) => each.name === field.value.trim())) {
+            say(sentence, `There is a class '${field.value.trim()}' already; choose another name.`);
+            return;
+          }
+          await this.addClass(field.value);
+          field.value = "";
+          field.focus();
+        } catch (mistake) {
+          say(sentence, mistake.message);
+        }
+      },
+    }, h("span.caption", {}, "Add a class"), h("div.row", {}, field, h("button", { type: "submit" }, "Add")), sentence);
+    return form;
+  }
+
+  /** The task that pictures go to; asks for a name if it has none. */
+  taskName() {
+    const name = this.selected ?? this.field.value.trim();
+    if (!name) {
+      this.field.focus();
+      throw new Error("Give the task a name first.");
+    }
+    return name;
+  }
+
+  async addClass(name) {
+    const made = await askJson("PUT", "class", { task: this.taskName(), name });
+    if (this.selected !== made.task) this.goTo(made.task);
+    return made.name;
+  }
+
+  /** Look at a task of which the server may or may not have told already. */
+  goTo(task) {
+    this.selected = this.fresh = task;
+    localStorage.setItem(KEY, task);
+    this.field.value = task;
+    this.update(this.state);
+    this.changed();
+  }
+
+  makeClass(name) {
+    const act = (words) => ({ type: "button", ...words });
+    const field = h("input.class-title", { value: name, maxLength: 60, "aria-label": `Name of the class ${name}`, spellcheck: false });
+    const sentence = h("p.sentence", { role: "alert", hidden: true });
+    const input = h("input", { type: "file", multiple: true, accept: "image/*", hidden: true, "aria-label": `Pictures of ${name}` });
+    const attempt = async (what) => {
+      try {
+        say(sentence, "");
+        await what();
+      } catch (mistake) {
+        say(sentence, mistake.message);
+        field.value = name;
+      }
+    };
+    field.addEventListener("change", () => attempt(() => ask("PATCH", "class", { task: this.selected, name, to: field.value })));
+    input.addEventListener("change", () => { this.upload(name, [...input.files]); input.value = ""; });
+    const card = h("div.class", { role: "group", "aria-label": `Class ${name}` },
+      h("div.class-head", {}, field, h("span.count"),
+        h("button.quiet.icon", act({ "aria-label": `Remove the class ${name}`, title: "Remove",
+          onclick: () => attempt(() => ask("DELETE", "class", { task: this.selected, name })) }), icon("close"))),
+      h("div.thumbs"),
+      h("div.row.sources", {},
+        h("button", act({ onclick: () => input.click() }), icon("file"), "Files"),
+        h("button", act({ onclick: () => this.drawing.open(name) }), icon("draw"), "Draw"),
+        h("button", act({ onclick: () => this.filming.open(name) }), icon("camera"), "Camera"), input),
+      sentence);
+    takesDrops(card, async (transfer) => {
+      const found = await dropped(transfer);
+      this.upload(name, [...found.loose, ...[...found.classes.values()].flat()]);
+    });
+    return card;
+  }
+
+  showClass(card, { name, count: number, newest }) {
+    card.querySelector(".count").textContent = number ? count(number, "picture") : "no pictures yet";
+    for (const each of card.querySelectorAll("button, input")) each.disabled = Boolean(this.busy);
+    if (card.all && card.number !== number) this.showAll(card, name);
+    card.number = number;
+    const few = number > FEW ? [...newest.slice(1 - FEW).reverse(), null] : newest.slice(-FEW).reverse();
+    this.showThumbs(card, name, card.all ? card.all : few);
+  }
+
+  showThumbs(card, name, pictures) {
+    const thumbs = card.querySelector(".thumbs");
+    const task = this.selected;
+    thumbs.classList.toggle("all", Boolean(card.all));
+    keyed(thumbs, pictures, (each) => each ?? "more",
+      (each) => each === null
+        ? h("button.more", { type: "button", onclick: () => this.showAll(card, name) })
+        : h("button.thumb", { type: "button", "aria-label": `Remove a picture of ${name}`, title: "Remove",
+            onclick: (event) => { event.currentTarget.disabled = true; ask("DELETE", "class", { task, name, picture: each }).catch(() => {}); } },
+            h("img", { alt: "", loading: "lazy", src: address("picture", { task, name, picture: each }) })),
+      (node, each) => {
+        if (each !== null) return;
+        node.textContent = `+${(card.number - FEW + 1).toLocaleString("en")}`;
+        node.setAttribute("aria-label", `Show all ${card.number} pictures of ${name}`);
+      });
+  }
+
+  async showAll(card, name) {
+    try {
+      card.all = (await askJson("GET", "pictures", { task: this.selected, name })).reverse().slice(0, MOST);
+      this.showThumbs(card, name, card.all);
+    } catch {
+      card.all = null; // renamed or removed meanwhile
+    }
+  }
+
+  // Uploads ------------------------------------------------------------------------------------
+
+  async name() {
+    const sentence = byId("task-sentence");
+    say(sentence, "");
+    if (this.selected === null || !this.current) return;
+    this.renaming = true;
+    try {
+      this.goTo((await askJson("PATCH", "class", { task: this.selected, to: this.field.value })).name);
+    } catch (mistake) {
+      say(sentence, mistake.message);
+      this.field.value = this.selected;
+    }
+    this.renaming = false;
+  }
+
+  async takeFolders(found) {
+    const sentence = byId("task-sentence");
+    say(sentence, "");
+    if (!found.classes.size) {
+      say(sentence, found.loose.length
+        ? "Here goes a folder with a folder for each class; drop single pictures onto a class."
+        : "There was no picture in what you dropped.");
+      return;
+    }
+    try {
+      if (this.busy) throw new Error("This task is being learned; wait for the end, or start a new task.");
+      if (this.selected === null && !this.field.value.trim()) {
+        if (found.name === null) this.taskName();
+        this.field.value = found.name;
+      }
+      const sets = [];
+      for (const [name, files] of found.classes) sets.push([await this.addClass(name), files]);
+      await this.send(sets.flatMap(([name, files]) => files.map((file) => [name, file])));
+      if (found.loose.length) this.leave([`${count(found.loose.length, "file")} lay in no class's folder.`]);
+    } catch (mistake) {
+      say(sentence, mistake.message);
+    }
+  }
+
+  upload(name, files) {
+    return this.send(files.map((file) => [name, file]));
+  }
+
+  /** Send [class, file] pairs; those that cannot be used are named with the reason. */
+  async send(pairs) {
+    say(byId("left-out"), "");
+    const refused = await upload(this.selected, pairs, this.state.limits.picture, byId("collect-progress"));
+    speak(`${count(pairs.length - refused.length, "picture")} added.`);
+    if (refused.length) this.leave(refused);
+  }
+
+  leave(sentences) {
+    const node = byId("left-out");
+    node.hidden = false;
+    const [first, ...others] = sentences;
+    node.replaceChildren(h("p.sentence", {}, first));
+    if (others.length) {
+      node.append(h("details", {}, h("summary", {}, `${count(others.length, "other file")} left out`),
+        h("ul", {}, ...others.slice(0, 200).map((each) => h("li", {}, each)))));
+    }
+  }
+}

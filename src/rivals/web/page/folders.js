@@ -1,0 +1,49 @@
+// What was dropped or chosen, as classes: {task, classes: Map(name → files), loose: files}.
+
+const IGNORED = /^(\.|thumbs\.db$|desktop\.ini$)/i;
+
+const readAll = async (folder) => {
+  const reader = folder.createReader();
+  const found = [];
+  for (;;) {
+    const some = await new Promise((done, fail) => reader.readEntries(done, fail));
+    if (!some.length) return found;
+    found.push(...some);
+  }
+};
+
+const fileOf = (entry) => new Promise((done, fail) => entry.file(done, fail));
+
+/** [path from the dropped thing on, file] for everything that was dropped, at most two folders deep. */
+async function walk(entry, path, found) {
+  if (IGNORED.test(entry.name)) return;
+  if (entry.isFile) found.push([[...path, entry.name], await fileOf(entry)]);
+  else if (path.length < 3) {
+    for (const inside of await readAll(entry)) await walk(inside, [...path, entry.name], found);
+  }
+}
+
+export async function dropped(transfer) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.length) return sorted([...transfer.files].map((file) => [[file.name], file]));
+  const found = [];
+  for (const entry of entries) await walk(entry, [], found);
+  return sorted(found);
+}
+
+export const chosen = (files) =>
+  sorted([...files].map((file) => [(file.webkitRelativePath || file.name).split("/"), file]));
+
+function sorted(found) {
+  const task = { name: null, classes: new Map(), loose: [] };
+  for (const [path, file] of found) {
+    if (path.some((part) => IGNORED.test(part))) continue;
+    if (path.length === 1) task.loose.push(file);
+    else {
+      const name = path[path.length - 2];
+      if (path.length > 2) task.name = path[path.length - 3];
+      task.classes.set(name, [...(task.classes.get(name) || []), file]);
+    }
+  }
+  return task;
+}

@@ -1,0 +1,105 @@
+"""Processes of `rivals` that start at once: one process has imported it all and forks the others.
+
+    python tests/forge.py      reads {"words", "limit"} as lines of JSON, answers with a process id
+
+The process that forks never trains: what torch starts for that does not survive a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+
+class Forge:
+    """Starts command lines as processes that can be killed."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    def start(self, *words: str | Path, limit: int | None = None) -> Child:
+        """Begin a command; `limit` is the most bytes that a file of its may have."""
+        assert self.process.stdin
+        assert self.process.stdout
+        line = json.dumps({"words": [str(word) for word in words], "limit": limit})
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return Child(int(self.process.stdout.readline()), self)
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait(10)
+
+
+class Child:
+    """One command on its way."""
+
+    def __init__(self, number: int, forge: Forge) -> None:
+        self.number, self.forge = number, forge
+
+    def ended(self) -> bool:
+        """Its parent has not asked for it yet, so a dead one is still listed."""
+        try:
+            state = Path(f"/proc/{self.number}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        return state in "ZX"
+
+    def signal(self, number: int) -> None:
+        os.kill(self.number, number)
+
+    def wait(self) -> int:
+        """Its status; −n if signal n ended it."""
+        assert self.forge.process.stdin
+        assert self.forge.process.stdout
+        self.forge.process.stdin.write(json.dumps({"wait": self.number}) + "\n")
+        self.forge.process.stdin.flush()
+        return int(self.forge.process.stdout.readline())
+
+
+def child(words: list[str], limit: int | None) -> None:
+    """Be a `rivals` of its own."""
+    from rivals.cli.main import main
+
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    status = 1
+    try:
+        main(words)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    os._exit(status)
+
+
+def serve() -> None:
+    import torch
+
+    import rivals.cli.learn_screen
+    import rivals.device  # noqa: F401
+
+    torch.set_num_threads(1)
+    torch.optim.SGD([torch.zeros(1)])  # torch imports half of itself when the first one is made
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "wait" in asked:
+            answer = os.waitstatus_to_exitcode(os.waitpid(asked["wait"], 0)[1])
+        else:
+            answer = os.fork()
+            if not answer:
+                child(asked["words"], asked["limit"])
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,310 @@
+"""Folders of pictures: any kind of picture is read, bad ones are told, bad folders are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rivals.device import Model, pictures
+from rivals.edge import read_picture
+from rivals.edge.picture import pixels
+from rivals.errors import RivalsError
+from rivals.seeds import Seed
+from teaching import WORDS, folder, teach
+
+SHAPE = (3, 8, 8)
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return folder(tmp_path / "pictures", (0, 1), 4)
+
+
+def red(mode: str, size: tuple[int, int] = (12, 10)) -> Image.Image:
+    """A picture of one colour, the same in every mode that has it."""
+    colours = {
+        "RGB": (200, 0, 0), "RGBA": (200, 0, 0, 255), "L": 60, "LA": (60, 255), "1": 1,
+        "CMYK": (55, 255, 255, 0), "YCbCr": (60, 94, 228), "I;16": 60 * 257, "I": 60 * 257,
+        "P": 0,
+    }  # fmt: skip
+    picture = Image.new(mode, size, colours[mode])
+    if mode == "P":
+        picture.putpalette([200, 0, 0] * 256)
+    return picture
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending", "wanted"),
+    [
+        ("RGB", "png", (200, 0, 0)), ("RGBA", "png", (200, 0, 0)), ("RGBA", "webp", (200, 0, 0)),
+        ("L", "png", (60, 60, 60)), ("LA", "png", (60, 60, 60)), ("1", "png", (255, 255, 255)),
+        ("P", "gif", (200, 0, 0)), ("P", "png", (200, 0, 0)), ("I;16", "png", (60, 60, 60)),
+        ("I;16", "tiff", (60, 60, 60)), ("CMYK", "tiff", (200, 0, 0)), ("RGB", "bmp", (200, 0, 0)),
+        ("RGB", "ppm", (200, 0, 0)), ("RGB", "jpg", (200, 0, 0)), ("CMYK", "jpg", (200, 0, 0)),
+        ("RGB", "tga", (200, 0, 0)), ("RGB", "ico", (200, 0, 0)),
+    ],
+)  # fmt: skip
+def test_modes_and_formats(
+    tmp_path: Path, mode: str, ending: str, wanted: tuple[int, int, int]
+) -> None:
+    path = tmp_path / f"red.{ending}"
+    picture = red(mode, (16, 16))
+    picture.save(path, **({"lossless": True} if ending == "webp" else {}))
+    found = read_picture(path, SHAPE)
+    assert found.shape == SHAPE
+    for channel, value in zip(found, wanted, strict=True):
+        assert np.abs(channel.astype(int) - value).max() <= 3
+
+
+def test_a_picture_that_lies_on_its_side_is_turned(tmp_path: Path) -> None:
+    upright = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 4)
+    upright.save(tmp_path / "upright.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned
+    upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.png", exif=exif)
+    one, other = (read_picture(tmp_path / f"{name}.png", SHAPE) for name in ("upright", "turned"))
+    assert np.array_equal(one, other)
+
+
+def test_of_an_animated_picture_the_first_frame_counts(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (9, 9), colour) for colour in ((200, 0, 0), (0, 0, 200))]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert read_picture(tmp_path / "a.gif", SHAPE)[0].min() > 190
+
+
+def test_what_shines_through_is_white(tmp_path: Path) -> None:
+    Image.new("RGBA", (9, 9), (0, 0, 0, 0)).save(tmp_path / "a.png")
+    assert read_picture(tmp_path / "a.png", SHAPE).min() == 255
+
+
+def test_a_file_and_an_open_picture_are_read_alike(place: Path) -> None:
+    path = next((place / "digit 0").iterdir())
+    with Image.open(path) as picture:
+        assert np.array_equal(pixels(picture, SHAPE), read_picture(path, SHAPE))
+    found = pictures.read(pictures.find(place), SHAPE)
+    first = sorted((place / "digit 0").iterdir())[0]
+    assert np.array_equal(found.images[0].numpy(), read_picture(first, SHAPE))
+
+
+def bomb(path: Path) -> None:
+    """A tiny file that says it has 60,000 × 60,000 pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
+    body = chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + head + body)
+
+
+def spoil(place: Path) -> set[str]:
+    """Put what is no picture into a class; gives the names."""
+    own = place / "digit 0"
+    good = sorted(own.iterdir())[0].read_bytes()
+    (own / "cut.png").write_bytes(good[: len(good) // 2])
+    (own / "text.png").write_text("not a picture")
+    (own / "empty.jpg").write_bytes(b"")
+    (own / "program.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage\n")
+    bomb(own / "bomb.png")
+    Image.new("F", (9, 9)).save(own / "fractions.tiff")
+    (own / "inside").mkdir()
+    os.mkfifo(own / "pipe.png")
+    (own / "nowhere.png").symlink_to("gone.png")
+    outside = place.parent / "outside.png"
+    outside.write_bytes(good)
+    (own / "outside.png").symlink_to(outside)
+    (place / "loose.png").write_bytes(good)
+    (place / ".hidden").mkdir()
+    (own / ".DS_Store").write_bytes(b"?")
+    (own / "Thumbs.db").write_bytes(b"?")
+    return {
+        "cut.png", "text.png", "empty.jpg", "program.eps", "bomb.png", "fractions.tiff", "inside",
+        "pipe.png", "nowhere.png", "outside.png", "loose.png",
+    }  # fmt: skip
+
+
+def test_what_cannot_be_learned_from_is_listed(place: Path, tmp_path: Path) -> None:
+    bad = spoil(place)
+    learned = teach(place, tmp_path / "model")
+    assert {Path(each.path).name for each in learned.left_out} == bad
+    assert all(each.why for each in learned.left_out)
+    assert learned.facts.images + learned.facts.held == 8
+
+
+def test_strict_refuses_it(place: Path, tmp_path: Path, refused: Refused) -> None:
+    spoil(place)
+    said = refused("learn", place, "--model", tmp_path / "model", "--strict", *WORDS)
+    assert "11 of the files" in said
+    assert not (tmp_path / "model").exists()
+
+
+def test_one_picture_in_two_classes_counts_in_neither(place: Path, tmp_path: Path) -> None:
+    one = sorted((place / "digit 0").iterdir())[0]
+    shutil.copy(one, place / "digit 1" / "wrong.bmp")  # a name says nothing
+    shutil.copy(one, place / "digit 0" / "copy.png")
+    learned = teach(place, tmp_path / "model")
+    assert {Path(each.path).name for each in learned.left_out} == {one.name, "wrong.bmp"}
+    assert learned.facts.images + learned.facts.held == 7
+    assert learned.repeated == 1
+
+
+def test_names_in_any_script(tmp_path: Path, accepted: Callable[..., str]) -> None:
+    names = ["قطعه‌ها", "部品", "Zahnräder", "деталь", "चक्का", "🔩", "a b'c\"d[red]"]
+    place = folder(tmp_path / "p", (0,), 4)
+    for number, name in enumerate(names):
+        folder(tmp_path / str(number), (number + 1,), 4)
+        shutil.move(tmp_path / str(number) / f"digit {number + 1}", place / name)
+    shutil.rmtree(place / "digit 0")
+    learned = teach(place, tmp_path / "model", name="零件 / ..")
+    assert sorted(learned.facts.classes) == sorted(names)
+    picture = next((place / "部品").iterdir())
+    said = accepted("predict", picture, "--model", tmp_path / "model", "--json")
+    assert "零件" in said.encode().decode("unicode-escape")
+    assert "[red]" in accepted("info", tmp_path / "model")
+
+
+def no_classes(place: Path) -> None:
+    shutil.rmtree(place / "digit 0")
+    shutil.rmtree(place / "digit 1")
+
+
+def one_class(place: Path) -> None:
+    shutil.rmtree(place / "digit 0")
+
+
+def one_picture(place: Path) -> None:
+    for path in sorted((place / "digit 0").iterdir())[1:]:
+        path.unlink()
+
+
+def only_damage(place: Path) -> None:
+    for path in (place / "digit 0").iterdir():
+        path.write_text("no picture")
+
+
+def a_hidden_command(place: Path) -> None:
+    (place / "digit 0").rename(place / "\x1b[2Jdigit")
+
+
+def bytes_that_are_no_text(place: Path) -> None:
+    os.rename(bytes(place / "digit 0"), bytes(place) + b"/\xff\xfe")
+
+
+def a_long_name(place: Path) -> None:
+    (place / "digit 0").rename(place / ("x" * 120))
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "sentence"),
+    [
+        (no_classes, "holds no classes but a task needs at least two"),
+        (one_class, "holds one class, 'digit 1', but a task needs at least two"),
+        (one_picture, "has 1 picture, but each needs at least 2"),
+        (only_damage, "has 0 pictures (4 left out)"),
+        (a_hidden_command, "characters that cannot be shown"),
+        (bytes_that_are_no_text, "characters that cannot be shown"),
+        (a_long_name, "a name of 120 letters"),
+    ],
+)
+def test_bad_folders_get_one_sentence(
+    place: Path, tmp_path: Path, refused: Refused, tree: Callable[[Path], dict[str, str]],
+    spoiled: Callable[[Path], None], sentence: str,
+) -> None:  # fmt: skip
+    model = tmp_path / "model"
+    teach(folder(tmp_path / "good", (2, 3), 4), model)
+    before = tree(model)
+    spoiled(place)
+    assert sentence in refused("learn", place, "--model", model, *WORDS)
+    assert tree(model) == before
+    assert sentence in refused("learn", place, "--model", tmp_path / "new", *WORDS)
+    assert not (tmp_path / "new").exists()
+
+
+def test_folders_that_are_not_there(place: Path, tmp_path: Path, refused: Refused) -> None:
+    assert "There is no folder" in refused("learn", "nowhere", "--model", tmp_path / "m")
+    file = next((place / "digit 0").iterdir())
+    assert "is a file" in refused("learn", file, "--model", tmp_path / "m")
+    assert "inside the folder of pictures" in refused("learn", place, "--model", place / "m")
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="takes a process with other rights")
+def test_what_may_not_be_read(place: Path) -> None:
+    (place / "digit 0" / "secret.png").write_bytes(b"?")
+    (place / "digit 0" / "secret.png").chmod(0)
+    for path in (place, *place.parents):
+        if path.stat().st_uid == os.getuid():
+            path.chmod(path.stat().st_mode | 0o055)
+    found = as_nobody(lambda: pictures.read(pictures.find(place), SHAPE).left_out[0].why)
+    assert "cannot be read (Permission denied)" in found
+    (place / "digit 1").chmod(0)
+    try:
+        assert "cannot be read (Permission denied)" in as_nobody(lambda: pictures.find(place))
+    finally:
+        (place / "digit 1").chmod(0o755)
+
+
+def as_nobody(act: Callable[[], object]) -> str:
+    """What an act gives, or the sentence it fails with, without the rights of root."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            if os.getuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            said = str(act())
+        except RivalsError as error:
+            said = str(error)
+        except BaseException as error:
+            said = repr(error)
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_some_of_very_many() -> None:
+    classes = {name: [f"{name}/{n}" for n in range(count)] for name, count in
+               (("a", 100_000), ("b", 30), ("c", 5_000))}  # fmt: skip
+    few = pictures.some(pictures.Found(Path(), classes), 2_000, Seed(0))
+    sizes = {name: len(files) for name, files in few.classes.items()}
+    assert sizes["b"] == 30
+    assert sizes["a"] == sizes["c"] == 985
+    again = pictures.some(pictures.Found(Path(), classes), 2_000, Seed(0))
+    assert again.classes == few.classes
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "p" / name).mkdir(parents=True)
+    for number in range(100_000):
+        value = np.array([number >> 16 & 255, number >> 8 & 255, number & 255, number % 2 * 255])
+        picture = Image.fromarray(value.astype(np.uint8).reshape(2, 2))
+        picture.save(tmp_path / "p" / "ab"[number % 2] / f"{number}.bmp")
+    words = ["learn", tmp_path / "p", "--model", tmp_path / "model", *WORDS[:-1], "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "rivals.cli.main", *map(str, words), "--ram", "550", "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    learned = json.loads(done.stdout.splitlines()[-1])
+    assert learned["images"] + learned["held"] == 100_000
+    assert learned["peak_memory"] < 550e6
+    assert Model.open(tmp_path / "model").tasks[0].accuracy > 90

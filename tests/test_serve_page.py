@@ -1,0 +1,316 @@
+"""The page of `rivals serve` in a real Chromium, with a real server that is killed on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from served import Served, fill, shape, until
+
+pytest.importorskip("fastapi", reason="fastapi is not installed: rivals[web]")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: rivals[web]")
+CHROMIUM = shutil.which("chromium")
+Serve = Callable[..., Served]
+LONG = 150_000  # milliseconds that a training may take on a busy machine
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed.")
+    if CHROMIUM is None:
+        pytest.skip("There is no Chromium here; apt-get install chromium.")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--use-fake-device-for-media-stream"]
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Start servers, of which none outlives the test."""
+    with contextlib.ExitStack() as ends:
+
+        def start(model: Path, *words: str, env: dict[str, str] | None = None) -> Served:
+            served = Served(model, *words, env=env)
+            ends.callback(served.end)
+            return served
+
+        yield start
+
+
+class Tab:
+    """A page, what it asked for, and what it complained of."""
+
+    def __init__(self, browser: Any, server: Served, **options: Any) -> None:
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, **options}
+        )
+        self.page = self.context.new_page()
+        self.asked: list[str] = []
+        self.troubles: list[str] = []
+        self.refused: list[str] = []
+        self.watch(self.page)
+        self.open(server)
+
+    def watch(self, page: Any) -> None:
+        page.set_default_timeout(30_000)
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("console", lambda message: self.troubles.append(message.text))
+        page.on("response", lambda answer: self.note(answer))
+
+    def note(self, answer: Any) -> None:
+        if answer.status >= 400:
+            words = answer.request.method, answer.url.removeprefix(self.page.url.partition("#")[0])
+            self.refused.append(" ".join(words))
+
+    def open(self, server: Served, view: str = "teach") -> None:
+        self.page.goto(f"{server.url}#{view}")
+        self.page.wait_for_selector("body.ready")
+
+    def card(self, name: str) -> Any:
+        return self.page.get_by_role("group", name=f"Class {name}", exact=True)
+
+
+def drop(page: Any, where: str, *paths: Path) -> None:
+    """Let files or folders fall onto the page, as from a file manager."""
+    box = page.locator(where).bounding_box()
+    place = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+    devtools = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": kind, **place, "data": data})
+
+
+def draw(page: Any, where: str, kind: str, number: int) -> None:
+    """A circle or a cross with the mouse, each a little different."""
+    box = page.locator(where).bounding_box()
+    middle = [box[at] + box[size] * (0.5 + 0.02 * (number % 5 - 2))
+              for at, size in (("x", "width"), ("y", "height"))]  # fmt: skip
+    reach = box["width"] * (0.2 + 0.02 * number)
+    turn = [2 * math.pi * step / 12 for step in range(13)]
+    lines = [[(math.cos(angle), math.sin(angle)) for angle in turn]]
+    if kind == "cross":
+        lines = [[(-1.0, -1.0), (1.0, 1.0)], [(1.0, -1.0), (-1.0, 1.0)]]
+    for line in lines:
+        points = [(middle[0] + reach * x, middle[1] + reach * y) for x, y in line]
+        page.mouse.move(*points[0])
+        page.mouse.down()
+        for point in points[1:]:
+            page.mouse.move(*point)
+        page.mouse.up()
+
+
+def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
+    server = serve(tmp_path / "model")
+    tab = Tab(browser, server)
+    page = tab.page
+
+    # A drawn task, named and given its classes by keyboard alone.
+    page.get_by_label("Name of a new class").focus()
+    page.keyboard.type("circle")
+    page.keyboard.press("Enter")
+    page.get_by_text("Give the task a name first.").wait_for()
+    page.keyboard.type("drawn")  # the name is where the focus went
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # the class is still in its field
+    tab.card("circle").wait_for()
+    page.keyboard.type("cross")
+    page.keyboard.press("Enter")
+    tab.card("cross").wait_for()
+    assert page.get_by_role("button", name="Train", exact=True).is_disabled()
+    for kind in ("circle", "cross"):
+        tab.card(kind).get_by_role("button", name="Draw").click()
+        dialog = page.get_by_role("dialog", name=f"Draw {kind}")
+        dialog.get_by_role("button", name="Add and draw the next").click()
+        dialog.get_by_text("The sheet is empty").wait_for()
+        for number in range(5):
+            draw(page, "#pad-dialog canvas", kind, number)
+            dialog.get_by_role("button", name="Add and draw the next").click()
+            dialog.get_by_text(f"{number + 1} picture").wait_for()
+        page.keyboard.press("Escape")
+        dialog.wait_for(state="hidden")
+        tab.card(kind).get_by_text("5 pictures").wait_for()
+
+    # Wrong and huge files are named where they were dropped, and nothing else changes.
+    huge = tmp_path / "huge.png"
+    huge.write_bytes(b"\x89PNG\r\n" + bytes(11 * 2**20))
+    files = [
+        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no picture"},
+        {"name": "half.png", "mimeType": "image/png", "buffer": shape("cross", 0)[:60]},
+    ]
+    tab.card("circle").locator("input[type=file]").set_input_files(files)
+    page.get_by_text("1 other file left out").wait_for()
+    told = page.locator("#left-out").text_content()
+    assert "notes.txt is not a picture" in told
+    assert "half.png is not a picture" in told
+    tab.card("circle").locator("input[type=file]").set_input_files(huge)
+    page.get_by_text("huge.png has 11.0 MB, and 10 MB are the most").wait_for()
+    tab.card("circle").get_by_text("5 pictures").wait_for()
+    assert [each.partition("?")[0] for each in tab.refused] == 2 * ["POST api/picture"]
+    assert all("status of 400" in each for each in tab.troubles)  # as the browser notes them
+
+    # Training, watched; then another tab with another task, which waits.
+    page.get_by_label("At most, minutes").fill("1")
+    page.get_by_role("button", name="Train", exact=True).click()
+    page.get_by_role("heading", name="Learning drawn").wait_for()
+    other = Tab(browser, server, viewport={"width": 390, "height": 844}, color_scheme="dark")
+    other.page.get_by_role("heading", name="Learning drawn").wait_for()
+    other.page.get_by_role("button", name="New task").click()
+    drop(other.page, "#folders", fill(tmp_path / "uploaded"))
+    other.card("cross").get_by_text("6 pictures").wait_for()
+    assert other.page.locator("#task-name").input_value() == "uploaded"
+    other.page.get_by_label("At most, minutes").fill("1")
+    other.page.get_by_role("button", name="Train", exact=True).click()
+
+    # A reload in the middle finds everything again.
+    page.reload()
+    page.wait_for_selector(".live .layers canvas", timeout=LONG)
+    assert page.locator(".live .layers canvas").count() == 3
+    named = [each.get_attribute("aria-label") for each in page.locator(".live canvas").all()]
+    assert named[2].startswith("Layer 3: 64 blocks of 8 rival units")
+
+    # A server that is killed without a word: the page says so, and goes on with the next one.
+    other.page.get_by_role("heading", name="Learning uploaded").wait_for(timeout=LONG)
+    server.kill()
+    other.page.get_by_text("The server does not answer").wait_for()
+    server = serve(tmp_path / "model", "--port", str(server.port))
+    other.page.get_by_role("heading", name="Learned uploaded").wait_for(timeout=LONG)
+    other.page.get_by_text("The server does not answer").wait_for(state="hidden")
+    states = until(lambda: [s for _, s in server.trainings()] == ["done", "done"])
+    assert states
+    other.page.locator(".phase").get_by_text("of 2 held-out pictures are right").wait_for()
+    assert "Learned uploaded" in other.page.locator("#spoken").text_content()
+    assert other.page.evaluate("document.documentElement.scrollWidth") <= 390
+    other.context.close()
+
+    # Try: the answer follows the drawing; pictures; what is no picture.
+    tab.troubles.clear()
+    tab.open(server, "try")
+    draw(page, "#try canvas", "cross", 3)
+    page.locator("#try").get_by_text("% sure").wait_for(timeout=LONG)
+    page.locator("#try-task").select_option("drawn")
+    page.get_by_label("May answer “none of these”").uncheck()
+    page.wait_for_selector("#try .label:text-matches('^(circle|cross)$')")
+    page.wait_for_selector("#try .note:text('task drawn')")
+    assert page.locator(".shares li").count() == 2
+    page.get_by_role("button", name="Pictures").click()
+    crosses = [{"name": f"{n}.png", "mimeType": "image/png", "buffer": shape("cross", n)}
+               for n in range(6)]  # fmt: skip
+    page.get_by_label("Pictures to try").set_input_files([files[0], *crosses])
+    page.get_by_text("notes.txt is not a picture").wait_for()
+    page.wait_for_selector(".answers li:nth-child(7) b")
+
+    # Take away: a file for a device, with its card.
+    tab.open(server, "teach")
+    page.locator("#take-task").select_option("uploaded")
+    page.get_by_role("radio", name="ONNX onnxruntime").check()
+    with page.expect_download(timeout=LONG) as download:
+        page.get_by_role("button", name="Download").click()
+    page.get_by_text("the same class as the ticket for 100.0 %").wait_for()
+    assert download.value.suggested_filename == "uploaded-onnx.zip"
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert archive.namelist() == ["uploaded/uploaded.onnx", "uploaded/CARD.md"]
+        assert "circle, cross" in archive.read("uploaded/CARD.md").decode()
+
+    # Drop, after a warning that names the heir; its pictures go with it.
+    tab.open(server, "tasks")
+    page.get_by_role("article", name="Task drawn").locator("canvas").nth(2).wait_for()
+    page.get_by_role("article", name="Task drawn").get_by_role("button", name="Drop").click()
+    warning = page.get_by_role("dialog", name="Drop drawn?")
+    warning.get_by_text("uploaded began with what drawn had learned").wait_for()
+    warning.get_by_role("button", name="Keep it").click()
+    heir = page.get_by_role("article", name="Task uploaded")
+    heir.get_by_text("Began with what drawn had learned").wait_for()
+    page.get_by_role("article", name="Task drawn").get_by_role("button", name="Drop").click()
+    warning.get_by_role("button", name="Drop drawn").click()
+    page.get_by_role("article", name="Task drawn").wait_for(state="detached")
+    assert page.get_by_role("article").count() == 1
+    heir.get_by_text("Began with what drawn had learned").wait_for(state="detached")
+    assert [task["name"] for task in server.state()["tasks"]] == ["uploaded"]
+    assert not (tmp_path / "model.collected" / "pictures" / "drawn").exists()
+    assert all(url.startswith((server.url, "blob:")) for url in [*tab.asked, *other.asked])
+    assert [each for each in tab.troubles if "status of 400" not in each] == []
+    tab.context.close()
+    assert server.stop() == ""
+
+
+NAMELESS = """() => [...document.querySelectorAll("button, input, select, canvas, a")]
+  .filter((node) => !(node.ariaLabel || node.textContent.trim() || node.labels?.[0]?.textContent))
+  .map((node) => node.outerHTML)"""
+
+
+def test_every_size_and_light(browser: Any, serve: Serve, tmp_path: Path) -> None:
+    server = serve(tmp_path / "model")
+    tab = Tab(browser, server, color_scheme="light", permissions=["camera"])
+    page = tab.page
+    page.locator("#task-name").fill("丸と✕" * 5)
+    for name in ("circle", "a name that is rather long and does not end so soon after all"[:60]):
+        page.get_by_label("Name of a new class").fill(name)
+        page.keyboard.press("Enter")
+        tab.card(name).wait_for()
+
+    # The camera, a fake one; and none that may be used.
+    tab.card("circle").get_by_role("button", name="Camera").click()
+    dialog = page.get_by_role("dialog", name="Take pictures of circle")
+    dialog.get_by_role("button", name="Take a picture").click()
+    dialog.get_by_text("1 picture").wait_for()
+    page.keyboard.press("Escape")
+    (name,) = server.ask("GET", "pictures", task="丸と✕" * 5, name="circle").json()
+    stored = server.ask("GET", "picture", task="丸と✕" * 5, name="circle", picture=name)
+    assert Image.open(io.BytesIO(stored.content)).size == (112, 112)
+    denied = Tab(browser, server, permissions=[])
+    denied.page.goto(f"{server.url}#try")
+    denied.page.get_by_role("button", name="Camera").last.click()
+    denied.page.get_by_text("The camera was not allowed").wait_for()
+    denied.context.close()
+
+    # Folders and files that fall where they may, a class with a hidden file, and one folder chosen.
+    folder = fill(tmp_path / "chosen", 2)
+    (folder / "circle" / ".DS_Store").write_bytes(b"hidden")
+    drop(page, "#folders", folder / "circle" / "0.png")
+    page.get_by_text("drop single pictures onto a class").wait_for()
+    drop(page, "[aria-label='Class circle']", folder / "circle" / "0.png")
+    tab.card("circle").get_by_text("2 pictures").wait_for()
+    page.locator("#folder-input").set_input_files(folder)
+    tab.card("circle").get_by_text("3 pictures").wait_for()
+    tab.card("cross").get_by_text("2 pictures").wait_for()
+
+    # A class is renamed, a picture taken out, a class as well.
+    title = page.get_by_label("Name of the class circle")
+    title.fill("..")
+    title.press("Tab")
+    tab.card("circle").get_by_text("cannot be named '..'").wait_for()
+    title.fill("ring")
+    title.press("Tab")
+    tab.card("ring").get_by_role("button", name="Remove a picture of ring").first.click()
+    tab.card("ring").get_by_text("2 pictures").wait_for()
+    tab.troubles.clear()
+
+    for width in (1280, 720, 390, 360, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        for view in ("teach", "try", "tasks"):
+            page.evaluate(f"location.hash = '{view}'")
+            page.wait_for_selector(f"#{view}:visible")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (width, view)
+            assert page.evaluate(NAMELESS) == []
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.get_by_role("link", name="Teach").focus()
+    page.keyboard.press("Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    assert tab.troubles == []
+    tab.context.close()
+    assert server.stop() == ""
