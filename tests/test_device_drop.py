@@ -114,7 +114,7 @@ def test_what_a_kill_left_is_swept_by_the_next_writer(model: Path, refused: Refu
     """A process that dies after its description is written leaves files that nobody names."""
     left = model / "tasks" / f"{'0' * 16}.safetensors"
     left.write_bytes(b"a dropped task")
-    (model / "tasks" / ".x.123.part").write_bytes(b"half a task")
+    (model / "tasks" / f".{'0' * 16}.safetensors.123.part").write_bytes(b"half a task")
     (model / ".model.json.123.part").write_bytes(b"{")
     refused("drop", "nobody", "--model", model)
     assert not left.exists()

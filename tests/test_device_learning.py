@@ -199,6 +199,9 @@ def test_a_folder_of_something_else_is_no_model(
     taught: Path, tmp_path: Path, refused: Refused, tree: Tree
 ) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
+    (tmp_path / ".film.part").write_text("half a film")
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / f"{'0' * 16}.safetensors").write_text("weights of somebody else")
     before = tree(tmp_path)
     assert "is not empty and holds no model" in refused(
         "learn", taught / "mid", "--model", tmp_path

@@ -13,7 +13,7 @@ density of features refused the most pictures of other data sets: docs/quickstar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from rivals.tasks import Task
 from rivals.tickets.together import Reading, Together
 
 RULE = "pixels+confidence"  # that names tasks
+STATISTICS = 4000  # pictures that they are taken from, at most
 LEVELS = 201  # of familiarity that are kept
 
 
@@ -61,9 +62,20 @@ def load(tensors: dict[str, Tensor]) -> Familiar:
     return Familiar(features, tensors["levels"])
 
 
+def few(task: Task) -> Task:
+    """The task with so many pictures of each class as statistics take; memory stays bounded."""
+    labels, each = task.train.labels, max(2, STATISTICS // len(task.classes))
+    if len(labels) <= STATISTICS:
+        return task
+    members = [torch.nonzero(labels == label).flatten() for label in range(len(task.classes))]
+    index = torch.cat([m[:: max(1, len(m) // each)][:each] for m in members])
+    return replace(task, train=task.train.subset(index))
+
+
 @torch.no_grad()
 def calibrate(task: Task, together: Together) -> Familiar:
     """Means from the pictures that were learned, levels from those held out."""
+    task = few(task)
     learned, held = (together(each.images)[0] for each in (task.train, task.validation))
     familiar = Familiar(gaussian.fit(learned.features, task.train.labels), torch.empty(0))
     levels = torch.quantile(familiar(held), torch.linspace(0, 1, LEVELS))

@@ -36,7 +36,8 @@ from rivals.seeds import Seed
 from rivals.tickets import Ticket
 
 __all__ = ["Model", "TaskFacts"]
-OURS = re.compile(r"[0-9a-f]{16}\.safetensors|\..*\.part")  # files that may be swept away
+HALF = re.compile(r"\.model\.json\.\d+\.part")  # what a killed process may leave in the folder
+OURS = re.compile(r"[0-9a-f]{16}\.safetensors|\.[0-9a-f]{16}\.safetensors\.\d+\.part")  # in tasks
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
@@ -193,9 +194,9 @@ def sweep(folder: Path) -> None:
     used: set[str] = set()
     if (folder / NAME).exists():
         used = {task.file for task in description.read(folder).tasks}
-    for place in (folder, folder / task_file.FOLDER):
+    for place, ours in ((folder, HALF), (folder / task_file.FOLDER, OURS)):
         for path in place.iterdir() if place.is_dir() else ():
-            if OURS.fullmatch(path.name) and path.name not in used and not path.is_dir():
+            if ours.fullmatch(path.name) and path.name not in used and not path.is_dir():
                 with contextlib.suppress(OSError):
                     path.unlink()
 
@@ -218,9 +219,9 @@ def writing(folder: Path) -> Iterator[None]:
             raise RivalsError(f"The model {folder} cannot be used ({error.strerror}).") from error
         if not os.access(folder, os.W_OK | os.X_OK):
             raise RivalsError(f"The model {folder} cannot be written to; choose another place.")
-        sweep(folder)
         if not (folder / NAME).exists():
             _check_empty(folder)
+        sweep(folder)
         yield
     finally:
         if lock:
@@ -230,9 +231,12 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def _check_empty(folder: Path) -> None:
-    others = [path for path in folder.iterdir() if path.name != task_file.FOLDER]
+    """Where there is no model yet, there may be what killed lessons left, and nothing else."""
     inside = folder / task_file.FOLDER
-    if others or (inside.exists() and any(inside.iterdir())):
+    others = [path for path in folder.iterdir() if path != inside and not HALF.match(path.name)]
+    if inside.is_dir():
+        others += [path for path in inside.iterdir() if not OURS.match(path.name)]
+    if others or (inside.exists() and not inside.is_dir()):
         raise RivalsError(f"{folder} is not empty and holds no model; choose another --model.")
 
 

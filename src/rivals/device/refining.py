@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from rivals.device.calibration import few
 from rivals.device.training import Trainer
 from rivals.methods import gaussian
 from rivals.methods.known import Known
@@ -61,7 +62,7 @@ class Refiner(Trainer):
         """Join what was kept of the former pictures with the same of the new ones."""
         method = self.method
         method.known[self.task.name] = old
-        method.keep(self.task)
+        method.keep(few(self.task))
         new = method.known[self.task.name]
         assert old.kept is not None
         assert new.kept is not None

@@ -16,6 +16,7 @@ import torch
 
 from rivals.device import choose
 from rivals.device.budget import Clock
+from rivals.device.calibration import few
 from rivals.errors import RivalsError
 from rivals.methods.method import Step
 from rivals.methods.twta import TWTA
@@ -56,7 +57,8 @@ class Trainer:
             self.watcher({"event": "grows", "units": after, "before": before})
         self.begins()
         self.train()
-        self.method.finish(self.task)
+        self.method.end_task(self.task)
+        self.method.keep(few(self.task))
         return self.reason
 
     def begins(self) -> None:
