@@ -115,7 +115,9 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             f"{folder} is a file, but a folder with a subfolder for each class was expected."
         ) from error
     except FileNotFoundError as error:
-        raise RivalsError(f"There is no folder {folder}; name one with a subfolder for each class.") from error
+        raise RivalsError(
+            f"There is no folder {folder}; name one with a subfolder for each class."
+        ) from error
     except OSError as error:
         raise RivalsError(f"The folder {folder} cannot be read ({error.strerror}).") from error
     return sorted(entries, key=lambda entry: entry.name)
