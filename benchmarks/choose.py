@@ -65,7 +65,9 @@ def main() -> None:
                 print(f"{method:14} {words.setting}={value:8} {error}", flush=True)
                 continue
             accuracy, bti = summary["accuracy"]["task_known"], summary["bti"]
-            print(f"{method:14} {words.setting}={value:8} {accuracy:5.1f}  BTI {bti:4.1f}", flush=True)
+            print(
+                f"{method:14} {words.setting}={value:8} {accuracy:5.1f}  BTI {bti:4.1f}", flush=True
+            )
 
 
 if __name__ == "__main__":
