@@ -219,9 +219,12 @@ def test_commands_parse(words: list[str]) -> None:
 
 
 def test_grids_of_a_page_are_valid(tmp_path: Path) -> None:
-    (text,) = [text for _, text in blocks(named("compare"), "yaml")]
-    (tmp_path / "grid.yaml").write_text(text)
-    assert len(from_file(tmp_path / "grid.yaml")) == 2 * 2 * 3 + 2 * 3 + 1
+    grids = []
+    for _, text in blocks(named("compare"), "yaml"):
+        (tmp_path / "grid.yaml").write_text(text)
+        grids.append(from_file(tmp_path / "grid.yaml"))
+    assert [len(grid) for grid in grids] == [2 * 2 * 3 + 2 * 3 + 1, 2]
+    assert len(grids[1][1].expect) == 3
     for words in commands(named("compare"), "rivals compare"):
         given = parsed(["compare", *words[1:]])
         if given["grid"] is None:

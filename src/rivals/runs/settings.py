@@ -133,7 +133,7 @@ def recipe(benchmark: str, preset: str, method: str) -> dict[str, dict[str, Any]
     if not plus and name in points() and name not in presets(benchmark):
         name, plus, point = "default", "+", preset
     if name not in presets(benchmark):
-        raise unknown(f"preset of {benchmark}", name, [*presets(benchmark), *points()])
+        raise unknown(f"preset of {benchmark}", name, presets(benchmark))
     if plus and point not in points():
         raise unknown("operating point", point, points())
     content = read_recipe(f"{benchmark}/{name}")

@@ -133,7 +133,8 @@ export class Train {
       : "Units compete for the task; those that win light up.";
     this.competition?.tell(event.winners, { settled, sure });
     const tenth = Math.floor(10 * share);
-    if (tenth > this.spoken) {
+    // What is told again after a reload or a lost connection may be over by now.
+    if (tenth > this.spoken && this.current?.state === "running") {
       this.spoken = tenth;
       speak(`${Math.round(100 * share)} percent, ${duration(event.seconds_left)} left, ${this.facts.right.textContent} right.`);
     }
