@@ -161,7 +161,7 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     assert all("status of 400" in each for each in tab.troubles)  # as the browser notes them
 
     # Training, watched; then another tab with another task, which waits.
-    page.get_by_label("At most, minutes").fill("1")
+    page.get_by_label("At most, minutes").fill("3")
     page.get_by_role("button", name="Train", exact=True).click()
     page.get_by_role("heading", name="Learning drawn").wait_for()
     other = Tab(browser, server, viewport={"width": 390, "height": 844}, color_scheme="dark")
@@ -170,7 +170,7 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     drop(other.page, "#folders", fill(tmp_path / "uploaded"))
     other.card("cross").get_by_text("6 pictures").wait_for()
     assert other.page.locator("#task-name").input_value() == "uploaded"
-    other.page.get_by_label("At most, minutes").fill("1")
+    other.page.get_by_label("At most, minutes").fill("3")
     other.page.get_by_role("button", name="Train", exact=True).click()
 
     # A reload in the middle finds everything again.
