@@ -118,6 +118,7 @@ def test_a_kill_of_the_first_lesson(forge: Forge, taught: Path, tmp_path: Path) 
     assert [task.name for task in Model.open(model).tasks] == ["c"]
 
 
+@pytest.mark.slow  # asks so often that it may itself be the writer that the lesson finds
 def test_one_writer_at_a_time(
     forge: Forge, taught: Path, tmp_path: Path, refused: Refused, accepted: Callable[..., str]
 ) -> None:

@@ -111,6 +111,7 @@ def draw(page: Any, where: str, kind: str, number: int) -> None:
         page.mouse.up()
 
 
+@pytest.mark.slow  # a scenario of a minute, whose waits a machine with both cores busy outlasts
 def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
     server = serve(tmp_path / "model")
     tab = Tab(browser, server)
