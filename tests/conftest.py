@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +182,18 @@ def spawn() -> Callable[..., subprocess.Popen[str]]:
         return subprocess.Popen([command, *map(str, arguments)], **{**pipes, **options})
 
     return start
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Any]]:
+    """Start servers (`served.Served`), of which none outlives the test."""
+    from served import Served
+
+    with ExitStack() as ends:
+
+        def start(model: Path, *words: str, env: dict[str, str] | None = None) -> Served:
+            served = Served(model, *words, env=env)
+            ends.callback(served.end)
+            return served
+
+        yield start

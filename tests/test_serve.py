@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -31,19 +30,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     served = Served(tmp_path_factory.mktemp("served") / "model")
     yield served
     assert served.stop() == ""
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Served]]:
-    """Start servers, of which none outlives the test."""
-    with contextlib.ExitStack() as ends:
-
-        def start(model: Path, *words: str, env: dict[str, str] | None = None) -> Served:
-            served = Served(model, *words, env=env)
-            ends.callback(served.end)
-            return served
-
-        yield start
 
 
 def sentence(answer: httpx.Response) -> str:

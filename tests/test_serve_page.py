@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
 import shutil
@@ -33,19 +32,6 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser
         browser.close()
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Served]]:
-    """Start servers, of which none outlives the test."""
-    with contextlib.ExitStack() as ends:
-
-        def start(model: Path, *words: str, env: dict[str, str] | None = None) -> Served:
-            served = Served(model, *words, env=env)
-            ends.callback(served.end)
-            return served
-
-        yield start
 
 
 class Tab:
@@ -111,7 +97,6 @@ def draw(page: Any, where: str, kind: str, number: int) -> None:
         page.mouse.up()
 
 
-@pytest.mark.slow  # a scenario of a minute, whose waits a machine with both cores busy outlasts
 def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
     server = serve(tmp_path / "model")
     tab = Tab(browser, server)

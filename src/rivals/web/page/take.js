@@ -30,6 +30,7 @@ export class Take {
       this.asked = true;
       try {
         this.show(await askJson("GET", "formats"));
+        say(this.sentence, ""); // of a server that did not answer the time before
       } catch (mistake) {
         this.asked = false;
         say(this.sentence, mistake.message);
