@@ -104,7 +104,7 @@ def test_every_setting_refuses_nonsense(cls: type[Any], name: str, hint: Any) ->
 
 
 def test_what_is_set_by_hand_beats_the_recipe_which_beats_the_default() -> None:
-    from rivals.methods.method import Training
+    from rivals.methods.training import Training
 
     recipe_ = read_recipe("digits/default")["training"]
     assert recipe_["epochs"] != Training().epochs

@@ -18,7 +18,8 @@ from rivals.methods import (
     wsn,
 )  # fmt: skip
 from rivals.methods.known import Prediction
-from rivals.methods.method import Method, Step, Training, methods
+from rivals.methods.method import Method, Step, methods
+from rivals.methods.training import Training
 from rivals.state import Part, State
 
 __all__ = [

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from rivals.methods.method import Method, Training, methods, one_of
+from rivals.methods.method import Method, methods
+from rivals.methods.training import Training, one_of
 from rivals.networks import DenseNetwork, NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import Part, State, load_optimiser, optimiser_tensors

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.memory import Replay
-from rivals.methods.method import methods, one_of
+from rivals.methods.method import methods
 from rivals.methods.rehearsal import Rehearsal, RehearsalSettings
+from rivals.methods.training import one_of
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.tasks import Batch

@@ -32,8 +32,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from rivals.methods.meta import Meta, MetaSettings, clipped
-from rivals.methods.method import methods, one_of
+from rivals.methods.method import methods
 from rivals.methods.subspace import away_from, check_energy, collect, grow, thresholds, within
+from rivals.methods.training import one_of
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import Part, State, load_optimiser, optimiser_tensors

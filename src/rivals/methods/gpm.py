@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rivals.methods.method import methods, one_of
+from rivals.methods.method import methods
 from rivals.methods.sharing import Sharing, SharingSettings
 from rivals.methods.subspace import (
     RULES,
@@ -34,6 +34,7 @@ from rivals.methods.subspace import (
     grow,
     thresholds,
 )
+from rivals.methods.training import one_of
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import Part, State

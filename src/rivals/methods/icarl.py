@@ -35,8 +35,9 @@ from torch import Tensor, fx, nn
 from rivals.errors import RivalsError
 from rivals.layers import Flow
 from rivals.memory.features import BATCH, compute
-from rivals.methods.method import methods, one_of
+from rivals.methods.method import methods
 from rivals.methods.rehearsal import Rehearsal, RehearsalSettings
+from rivals.methods.training import one_of
 from rivals.networks import DenseNetwork, NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import Part, State

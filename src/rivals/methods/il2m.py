@@ -28,8 +28,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from rivals.memory.features import BATCH
-from rivals.methods.method import methods, one_of
+from rivals.methods.method import methods
 from rivals.methods.rehearsal import Rehearsal, RehearsalSettings
+from rivals.methods.training import one_of
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import Part, State

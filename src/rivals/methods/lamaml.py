@@ -26,7 +26,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from rivals.methods.meta import Meta, MetaSettings, clipped
-from rivals.methods.method import methods, one_of
+from rivals.methods.method import methods
+from rivals.methods.training import one_of
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import Part, State

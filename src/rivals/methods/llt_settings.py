@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rivals.data.catalogue import CATALOGUE
 from rivals.errors import RivalsError
-from rivals.methods.method import one_of
 from rivals.methods.rehearsal import RehearsalSettings
+from rivals.methods.training import one_of
 
 DATASETS = tuple(data.name for data in CATALOGUE)
 

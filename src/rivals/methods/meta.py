@@ -21,11 +21,12 @@ from torch.func import functional_call
 
 from rivals.layers import DenseLayer, Head
 from rivals.memory import Budget, ExemplarMemory, Replay
-from rivals.methods.method import Step, one_of
+from rivals.methods.method import Step
+from rivals.methods.remembering import Remembering
 from rivals.methods.sharing import Sharing, SharingSettings, on_copies
+from rivals.methods.training import one_of
 from rivals.networks import DenseNetwork, NetworkPlan
 from rivals.seeds import Seed
-from rivals.state import State
 from rivals.tasks import Batch, Task
 
 
@@ -49,7 +50,7 @@ class MetaSettings(SharingSettings):
         self.not_negative("clip")
 
 
-class Meta(Sharing):
+class Meta(Remembering, Sharing):
     """A network, a memory, and the loss at other weights than its own."""
 
     settings: MetaSettings
@@ -149,18 +150,6 @@ class Meta(Sharing):
             found = self.scores_at(values, each, learning=False)
             total = total + F.cross_entropy(found, each.labels, reduction="sum")
         return total / sum(len(b.labels) for b in (batch, *replayed)), scores.detach()
-
-    # Keeping -----------------------------------------------------------------------------------
-
-    def footprint(self) -> dict[str, int]:
-        return {**super().footprint(), "exemplars": sum(self.memory.bytes().values())}
-
-    def state(self) -> State:
-        return {**super().state(), "memory": self.memory.state()}
-
-    def load(self, state: State) -> None:
-        super().load(state)
-        self.memory.load(state["memory"])
 
 
 def paths(network: DenseNetwork) -> list[str]:

@@ -24,52 +24,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from rivals.errors import RivalsError
 from rivals.methods.inference import RULES, name_tasks
 from rivals.methods.known import Known, Prediction, pack, unpack
+from rivals.methods.training import Training
 from rivals.networks import NetworkPlan
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.state import Part, State
-from rivals.tasks import Batch, Batching, Task, epoch
-from rivals.tasks.augment import AUGMENTATIONS
+from rivals.tasks import Batch, Task, epoch
 from rivals.tickets.together import Reading, Together
-
-
-@dataclass(frozen=True)
-class Training:
-    """Settings that every method has; a method adds its own in a dataclass derived from this."""
-
-    epochs: int = 10
-    batch: int = 40
-    lr: float = 0.05  # annealed to 0 over the steps of a task
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    augmentation: str = "none"  # none | flip | crop | crop-flip
-    shots: int = 0  # episodic batches of so many images a class; 0: plain batches
-    ways: int = 0  # classes in an episode; 0: all of the task
-    infer: str = "pixels+confidence"  # how a task is named that is not given: methods/inference.py
-
-    @property
-    def batching(self) -> Batching:
-        return Batching(self.batch, self.shots, self.ways, self.augmentation)
-
-    def __post_init__(self) -> None:
-        one_of(self, "augmentation", AUGMENTATIONS)
-        one_of(self, "infer", tuple(RULES))
-        for name, low in (("epochs", 1), ("batch", 1), ("shots", 0), ("ways", 0)):
-            if getattr(self, name) < low:
-                raise RivalsError(f"{name} is {getattr(self, name)}, but must be at least {low}.")
-        if not 0 < self.lr < math.inf:
-            raise RivalsError(f"lr is {self.lr}, but must be a positive number.")
-        if not 0 <= self.momentum < 1:
-            raise RivalsError(f"momentum is {self.momentum}, but must be at least 0 and below 1.")
-        if not 0 <= self.weight_decay < math.inf:
-            raise RivalsError(f"weight_decay is {self.weight_decay}, but must not be negative.")
-
-
-def one_of(settings: object, name: str, known: Sequence[str]) -> None:
-    """Refuse a setting that is not among the known words."""
-    value = getattr(settings, name)
-    if value not in known:
-        raise RivalsError(f"{name} is '{value}'; use {', '.join(known[:-1])} or {known[-1]}.")
 
 
 @dataclass

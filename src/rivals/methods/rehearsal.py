@@ -18,10 +18,10 @@ from rivals.layers import Flow
 from rivals.memory import Budget, ExemplarMemory
 from rivals.methods.dense import DenseSettings, Finetune
 from rivals.methods.known import Prediction
-from rivals.methods.method import one_of
+from rivals.methods.remembering import Remembering
+from rivals.methods.training import one_of
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
-from rivals.state import State
 from rivals.tasks import Batch, Examples, Preprocessing, Task
 
 PIXELS = Preprocessing(scale=1.0, mean=(0.0,), std=(1.0,))  # leaves pixels as they are
@@ -52,7 +52,7 @@ class RehearsalSettings(DenseSettings):
             raise RivalsError(f"norms is '{self.norms}', but {why}; use shared.")
 
 
-class Rehearsal(Finetune):
+class Rehearsal(Remembering, Finetune):
     """Fine-tuning of one network and all its heads, with a memory of exemplars."""
 
     settings: RehearsalSettings
@@ -69,16 +69,6 @@ class Rehearsal(Finetune):
 
     def trained(self) -> list[Tensor]:
         return self.network(self.current).all_parameters()
-
-    def footprint(self) -> dict[str, int]:
-        return {**super().footprint(), "exemplars": sum(self.memory.bytes().values())}
-
-    def state(self) -> State:
-        return {**super().state(), "memory": self.memory.state()}
-
-    def load(self, state: State) -> None:
-        super().load(state)
-        self.memory.load(state["memory"])
 
     # Classes of all tasks ----------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.methods.dense import DenseSettings, Finetune
-from rivals.methods.method import one_of
+from rivals.methods.training import one_of
 from rivals.networks import DenseNetwork
 from rivals.state import State
 

@@ -27,7 +27,8 @@ from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.layers.scored import Noise
-from rivals.methods.method import methods, one_of
+from rivals.methods.method import methods
+from rivals.methods.training import one_of
 from rivals.methods.wsn import WSN, WSNSettings
 from rivals.tasks import Batch, Task
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from rivals.errors import RivalsError
-from rivals.methods.method import Training, one_of
+from rivals.methods.training import Training, one_of
 
 
 @dataclass(frozen=True)

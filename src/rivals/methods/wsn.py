@@ -29,8 +29,9 @@ from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.methods.dense import DenseSettings, Finetune
-from rivals.methods.method import methods, one_of
+from rivals.methods.method import methods
 from rivals.methods.sharing import on_copies
+from rivals.methods.training import one_of
 from rivals.networks import NetworkPlan
 from rivals.networks.scored_network import ScoredNetwork
 from rivals.seeds import Seed
