@@ -13,7 +13,6 @@ Differs from the paper, by default and each for a reason told in docs/paper.md:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,19 +20,19 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, fx
 
-from rivals.errors import RivalsError
 from rivals.layers import Draw, Masked, Rivals, Settled, Slice
 from rivals.layers.competition import anneal, live_count
 from rivals.methods import twta_state
 from rivals.methods.method import Method, methods
+from rivals.methods.twta_room import contenders, make_room
 from rivals.methods.twta_settings import TWTASettings
+from rivals.methods.twta_trial import movement, take_back
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import State
 from rivals.tasks import Batch, Task, epoch
 
 DENSITY_EVERY = 20  # steps between two looks at how dense the gradient is
-GROWTH_ROUNDS = 8  # rivals that a block may gain before one task; one is the rule
 ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
 
 
@@ -52,6 +51,7 @@ class TWTA(Method):
         self.selection: Draw | Settled | None = None
         self.optimisers: list[torch.optim.Optimizer] = []
         self.competing = False
+        self.trial = ""  # the ancestor, while newcomers are on trial against it
         self.current = ""
         self.facts: dict[str, dict[str, Any]] = {}  # of each task, for the results
         self.density = [0.0, 0.0]  # sum and number of looks
@@ -60,71 +60,24 @@ class TWTA(Method):
     # A task comes -----------------------------------------------------------------------------
 
     def begin_task(self, task: Task) -> None:
-        ancestor = next(reversed(self.known), None) if self.settings.inherit == "previous" else None
-        posteriors = self.make_room(task.name)
-        contenders = [self.contenders(log_posterior) for log_posterior in posteriors]
-        posteriors = [p.gather(1, c) for p, c in zip(posteriors, contenders, strict=True)]
-        self.network.open(task.name, len(task.classes), posteriors, ancestor, contenders)
+        s = self.settings
+        ancestor = next(reversed(self.known), None) if s.inherit == "previous" else None
+        posteriors = make_room(self, task.name)
+        chosen = [contenders(each, 1 if s.way == "trial" else s.contenders) for each in posteriors]
+        posteriors = [p.gather(1, c) for p, c in zip(posteriors, chosen, strict=True)]
+        self.network.open(task.name, len(task.classes), posteriors, ancestor, chosen)
         self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
         self.prepare_competition()
-        if self.compete_steps() == 0:
+        if s.way == "trial" or self.compete_steps() == 0:
             self.settle()
-
-    def make_room(self, task: str) -> list[Tensor]:
-        """The posteriors a task starts with, the network having grown where room runs short."""
-        for _ in range(GROWTH_ROUNDS):
-            _, chosen = self.propose(task)
-            shares = self.shares(chosen)
-            low = [rivals for rivals, share in shares.items() if share < self.settings.grow_below]
-            if self.settings.grow == "never":
-                if max(shares.values()) == 0:
-                    raise RivalsError(
-                        f"The network is full: no edge is free for task '{task}'; "
-                        "use grow=auto, more units, or drop a task."
-                    )
-                break
-            for rivals in low:
-                self.network.grow(rivals)
-            if not low:
-                break
-        return self.propose(task)[0]
-
-    def propose(self, task: str) -> tuple[list[Tensor], dict[Rivals, Tensor]]:
-        """A posterior for each set of rivals, and the units it favours.
-
-        log π ~ N(0, spread²), plus `prefer_free` times the free share of a unit's incoming edges.
-        """
-        posteriors: list[Tensor] = []
-        chosen: dict[Rivals, Tensor] = {}
-        for number, rivals in enumerate(self.network.rivals()):
-            spread = self.settings.spread or math.sqrt(2 / (rivals.blocks + rivals.units))
-            generator = self.seed.child("posterior", task, number).torch()
-            log_posterior = torch.randn(rivals.blocks, rivals.units, generator=generator) * spread
-            if self.settings.protect == "edges":
-                free = self.network.free_shares(rivals, chosen)
-                log_posterior += self.settings.prefer_free * free
-            posteriors.append(log_posterior)
-            chosen[rivals] = log_posterior.argmax(1) * rivals.blocks + torch.arange(rivals.blocks)
-        return posteriors, chosen
-
-    def contenders(self, log_posterior: Tensor) -> Tensor:
-        """The units of each block that compete, the favourites of its posterior: (blocks, c)."""
-        count = min(self.settings.contenders or log_posterior.shape[1], log_posterior.shape[1])
-        return log_posterior.topk(count, dim=1).indices.sort(dim=1).values
-
-    def shares(self, chosen: dict[Rivals, Tensor]) -> dict[Rivals, float]:
-        """For each set of rivals, the least trainable share among the layers that it writes."""
-        shares: dict[Rivals, float] = {}
-        for layer in self.network.layers():
-            share = self.network.trainable_share(layer, chosen)
-            shares[layer.rivals] = min(share, shares.get(layer.rivals, 1.0))
-        return shares
+        if s.way == "trial" and s.protect == "edges":
+            self.trial = ancestor or ""
 
     # Steps ------------------------------------------------------------------------------------
 
     @property
     def phase(self) -> str:
-        return f"compete {self.live()}" if self.competing else "settled"
+        return f"compete {self.live()}" if self.competing else "trial" if self.trial else "settled"
 
     def compete_steps(self) -> int:
         return round(self.settings.compete * self.position.steps)
@@ -140,8 +93,11 @@ class TWTA(Method):
         return live_count(self.settings.live, self.settings.live_end, self.compete_progress())
 
     def before_step(self, batch: Batch) -> None:
-        if self.competing and self.position.step >= self.compete_steps():
-            self.settle()
+        if self.position.step >= self.compete_steps():
+            if self.competing:
+                self.settle()
+            if self.trial:
+                self.decide()
 
     def train_logits(self, batch: Batch) -> Tensor:
         if self.competing:
@@ -245,6 +201,20 @@ class TWTA(Method):
         self.competing = False
         self.prepare_settled()
 
+    def decide(self) -> None:
+        """End the trial: in every block the newcomer wins, or the ancestor's unit again."""
+        moved = movement(self.network, self.trial)
+        again = {rivals: self.wins_again(rivals, moved[rivals]) for rivals in moved}
+        take_back(self.network, self.current, self.trial, again)
+        for layer in self.network.layers():
+            layer.norm.state(self.current).forget_statistics()
+        self.trial = ""
+        self.prepare_settled()
+
+    def wins_again(self, rivals: Rivals, moved: Tensor) -> Tensor:
+        """Where the ancestor's unit wins, given how far the newcomers moved: (blocks,) bool."""
+        return moved < self.settings.reuse
+
     def prepare_settled(self) -> None:
         s, task = self.settings, self.current
         self.selection = Settled(task)
@@ -261,8 +231,8 @@ class TWTA(Method):
         ]
 
     def end_task(self, task: Task) -> None:
-        if self.competing:
-            self.settle()
+        if self.competing or self.trial:
+            self.settle() if self.competing else self.decide()
             self.estimate_norms(task)
         for part in self.slices():
             part.write_back()

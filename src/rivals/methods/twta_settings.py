@@ -15,9 +15,10 @@ class TWTASettings(Training):
 
     compete: float = 0.2  # share of a task's steps in which units compete; 1 is the paper
     contenders: int = 2  # units of a block that compete, the favourites of its posterior; 0: all
-    way: str = "sparse"  # relaxed | gated | sparse
+    way: str = "sparse"  # relaxed | gated | sparse | trial: newcomers against the ancestor's units
     live: int = 1  # units of a block that are live at first (sparse)
     live_end: int = 1  # and when the competition ends
+    reuse: float = 0.12  # a newcomer that moved by less of its length loses to the ancestor (trial)
     per_example: bool = False  # a draw for each example instead of each step (relaxed)
     temperature: float = 0.67  # τ at the first step
     temperature_end: float = 0.01
@@ -35,7 +36,7 @@ class TWTASettings(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(self, "way", ("relaxed", "gated", "sparse"))
+        one_of(self, "way", ("relaxed", "gated", "sparse", "trial"))
         one_of(self, "posterior_optimiser", ("adam", "sgd"))
         one_of(self, "gradient_keep", ("all", "winner", "threshold"))
         one_of(self, "loss_over", ("task", "seen"))
@@ -48,7 +49,7 @@ class TWTASettings(Training):
         for name in ("temperature", "temperature_end", "posterior_lr"):
             if not 0 < getattr(self, name) < math.inf:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must be positive.")
-        for name in ("spread", "prefer_free"):
+        for name in ("spread", "prefer_free", "reuse"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must not be negative.")
         if self.contenders < 0:

@@ -22,6 +22,7 @@ def save(method: TWTA) -> State:
     common.facts["units"] = [rivals.units for rivals in network.rivals()]
     common.facts["facts"], common.facts["density"] = method.facts, method.density
     common.facts["current"], common.facts["competing"] = method.current, method.competing
+    common.facts["trial"] = method.trial
     parts: State = {"common": common}
     for task in method.known:
         if task != method.current:
@@ -65,6 +66,7 @@ def load(method: TWTA, state: State) -> None:
     facts = state["common"].facts
     method.facts, method.density = facts["facts"], facts["density"]
     method.current, method.competing = facts["current"], facts["competing"]
+    method.trial = facts.get("trial", "")
     for rivals, units in zip(network.rivals(), facts["units"], strict=True):
         rivals.units = units
     for layer in network.layers():

@@ -67,6 +67,12 @@ class RivalNetwork(Network):
         if self.end:
             self.heads.keep(task, local[self.end])
 
+    def retake(self, task: str) -> None:
+        """Work on the winners as they are now: edges in use as they are, free ones as trained."""
+        for layer in self.layers():
+            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            layer.work = Work.take(layer.weight, rows, columns, layer.work.values)
+
     def write_work(self) -> None:
         """Put all that the task at work has trained into the shared weights, protecting nothing."""
         for layer in self.layers():

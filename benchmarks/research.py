@@ -1,0 +1,109 @@
+"""Answer the questions of research.yaml on validation data; docs/research.md is made of them.
+
+    python benchmarks/research.py reuse --out runs/research --workers 2
+
+Every variant of a question learns the same streams, seed by seed, and the test images of every task
+are put out of reach: what is measured is accuracy on validation images, after the last task. Runs
+that are finished are read, not made again. Prints a table of means and deviations; the differences
+are those to the first variant, paired by seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from rivals.runs.settings import resolve
+from rivals.runs.start import prepare
+from rivals.tasks.stream import Lesson
+
+QUESTIONS = Path(__file__).with_name("research.yaml")
+
+
+class OnValidation:
+    """A stream whose test examples are the validation examples."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def lesson(self, index: int) -> Lesson:
+        lesson = self.stream.lesson(index)
+        return dataclasses.replace(lesson, test=lesson.task.validation)
+
+
+def run(question: dict[str, Any], variant: dict[str, Any], seed: int, out: Path) -> dict[str, Any]:
+    """The summary of one run; a folder with results is not run again."""
+    torch.set_num_threads(1)
+    if not (out / "results.json").exists():
+        given = {**question.get("set", {}), **variant}
+        method = given.pop("method", "twta")
+        settings = resolve(question["benchmark"], method, question["preset"], seed, given)
+        work = prepare(settings, out, resume=out.exists())
+        work.stream = OnValidation(work.stream)  # type: ignore[assignment]
+        work.go()
+    summary: dict[str, Any] = json.loads((out / "results.json").read_text())["summary"]
+    seconds = json.loads((out / "measured.json").read_text())["total_train_seconds"]
+    return {
+        "accuracy": summary["accuracy"]["task_known"],
+        "kilobytes": sum(summary["bytes"].values()) / 1000,
+        "overlap": 100 * (summary.get("overlap") or 0.0),
+        "seconds": seconds,
+    }
+
+
+def spread(values: list[float]) -> str:
+    mean = statistics.mean(values)
+    return f"{mean:.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")
+
+
+def table(found: dict[str, list[dict[str, Any]]]) -> str:
+    """A row for each variant, Markdown."""
+    first = [each["accuracy"] for each in next(iter(found.values()))]
+    lines = ["| | accuracy % | difference | kB to go on | same winner % | seconds |", "|---|" + "--:|" * 5]
+    for name, runs in found.items():
+        accuracy = [each["accuracy"] for each in runs]
+        apart = [a - b for a, b in zip(accuracy, first, strict=False)]
+        means = [statistics.mean(each[k] for each in runs) for k in ("kilobytes", "overlap", "seconds")]
+        others = f"{means[0]:,.0f} | {means[1]:.0f} | {means[2]:.0f}"
+        lines.append(f"| {name} | {spread(accuracy)} | {spread(apart)} | {others} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("questions", nargs="+")
+    parser.add_argument("--out", type=Path, default=Path("runs/research"))
+    parser.add_argument("--workers", type=int, default=1)
+    words = parser.parse_args()
+    known = yaml.safe_load(QUESTIONS.read_text())
+    for name in words.questions:
+        question = known[name]
+        with ProcessPoolExecutor(words.workers, mp_context=get_context("spawn")) as pool:
+            waiting = {
+                (variant, seed): pool.submit(
+                    run, question, settings or {}, seed, words.out / name / f"{variant}-{seed}"
+                )
+                for seed in question["seeds"]
+                for variant, settings in question["variants"].items()
+            }
+            found = {
+                variant: [waiting[variant, seed].result() for seed in question["seeds"]]
+                for variant in question["variants"]
+            }
+        print(f"## {name}: {question['asks']}\n\n{table(found)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
