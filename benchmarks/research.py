@@ -71,11 +71,16 @@ def spread(values: list[float]) -> str:
 def table(found: dict[str, list[dict[str, Any]]]) -> str:
     """A row for each variant, Markdown."""
     first = [each["accuracy"] for each in next(iter(found.values()))]
-    lines = ["| | accuracy % | difference | kB to go on | same winner % | seconds |", "|---|" + "--:|" * 5]
+    lines = [
+        "| | accuracy % | difference | kB to go on | same winner % | seconds |",
+        "|---|" + "--:|" * 5,
+    ]
     for name, runs in found.items():
         accuracy = [each["accuracy"] for each in runs]
         apart = [a - b for a, b in zip(accuracy, first, strict=False)]
-        means = [statistics.mean(each[k] for each in runs) for k in ("kilobytes", "overlap", "seconds")]
+        means = [
+            statistics.mean(each[k] for each in runs) for k in ("kilobytes", "overlap", "seconds")
+        ]
         others = f"{means[0]:,.0f} | {means[1]:.0f} | {means[2]:.0f}"
         lines.append(f"| {name} | {spread(accuracy)} | {spread(apart)} | {others} |")
     return "\n".join(lines)

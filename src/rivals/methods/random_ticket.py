@@ -21,8 +21,7 @@ class RandomTicket(TWTA):
     def compete_steps(self) -> int:
         return super().compete_steps() if self.settings.way == "trial" else 0
 
-    def wins_again(self, rivals: Rivals, moved: Tensor) -> Tensor:
-        by_merit = super().wins_again(rivals, moved)
-        number = self.network.rivals().index(rivals)
-        generator = self.seed.child("again", self.current, number).torch()
-        return by_merit[torch.randperm(len(moved), generator=generator)]
+    def win_again(self, moved: dict[Rivals, Tensor]) -> dict[Rivals, Tensor]:
+        generator = self.seed.child("again", self.current).torch()
+        drawn = {rivals: torch.rand(len(far), generator=generator) for rivals, far in moved.items()}
+        return super().win_again(drawn)

@@ -26,7 +26,7 @@ from rivals.methods import twta_state
 from rivals.methods.method import Method, methods
 from rivals.methods.twta_room import contenders, make_room
 from rivals.methods.twta_settings import TWTASettings
-from rivals.methods.twta_trial import movement, take_back
+from rivals.methods.twta_trial import least, movement, take_back
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
 from rivals.state import State
@@ -204,16 +204,15 @@ class TWTA(Method):
     def decide(self) -> None:
         """End the trial: in every block the newcomer wins, or the ancestor's unit again."""
         moved = movement(self.network, self.trial)
-        again = {rivals: self.wins_again(rivals, moved[rivals]) for rivals in moved}
-        take_back(self.network, self.current, self.trial, again)
+        take_back(self.network, self.current, self.trial, self.win_again(moved))
         for layer in self.network.layers():
             layer.norm.state(self.current).forget_statistics()
         self.trial = ""
         self.prepare_settled()
 
-    def wins_again(self, rivals: Rivals, moved: Tensor) -> Tensor:
-        """Where the ancestor's unit wins, given how far the newcomers moved: (blocks,) bool."""
-        return moved < self.settings.reuse
+    def win_again(self, moved: dict[Rivals, Tensor]) -> dict[Rivals, Tensor]:
+        """Where the ancestor's unit wins, given how far newcomers moved: (blocks,) bool each."""
+        return least(moved, self.settings.reuse)
 
     def prepare_settled(self) -> None:
         s, task = self.settings, self.current

@@ -18,7 +18,9 @@ class TWTASettings(Training):
     way: str = "sparse"  # relaxed | gated | sparse | trial: newcomers against the ancestor's units
     live: int = 1  # units of a block that are live at first (sparse)
     live_end: int = 1  # and when the competition ends
-    reuse: float = 0.12  # a newcomer that moved by less of its length loses to the ancestor (trial)
+    reuse: float = (
+        0.6  # share of blocks that the ancestor wins again: those that moved least (trial)
+    )
     per_example: bool = False  # a draw for each example instead of each step (relaxed)
     temperature: float = 0.67  # τ at the first step
     temperature_end: float = 0.01
@@ -43,13 +45,13 @@ class TWTASettings(Training):
         one_of(self, "protect", ("edges", "none"))
         one_of(self, "inherit", ("previous", "none"))
         one_of(self, "grow", ("auto", "never"))
-        for name in ("compete", "grow_below", "gradient_threshold"):
+        for name in ("compete", "reuse", "grow_below", "gradient_threshold"):
             if not 0 <= getattr(self, name) <= 1:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but is a share from 0 to 1.")
         for name in ("temperature", "temperature_end", "posterior_lr"):
             if not 0 < getattr(self, name) < math.inf:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must be positive.")
-        for name in ("spread", "prefer_free", "reuse"):
+        for name in ("spread", "prefer_free"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must not be negative.")
         if self.contenders < 0:

@@ -36,6 +36,15 @@ def movement(network: RivalNetwork, ancestor: str) -> dict[Rivals, Tensor]:
     return {rivals: (far[rivals] / long[rivals].clamp_min(1e-12)).sqrt() for rivals in far}
 
 
+def least(moved: dict[Rivals, Tensor], share: float) -> dict[Rivals, Tensor]:
+    """The share of all blocks of the network that moved least: (blocks,) bool for each set."""
+    every = torch.cat(list(moved.values()))
+    chosen = torch.zeros(len(every), dtype=torch.bool)
+    chosen[every.argsort(stable=True)[: round(share * len(every))]] = True
+    parts = chosen.split([len(each) for each in moved.values()])
+    return dict(zip(moved, parts, strict=True))
+
+
 @torch.no_grad()
 def take_back(network: RivalNetwork, task: str, ancestor: str, again: dict[Rivals, Tensor]) -> None:
     """Let the ancestor's unit win again in the blocks that `again` names, (blocks,) bool each.
