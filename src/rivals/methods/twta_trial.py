@@ -41,7 +41,7 @@ def least(moved: dict[Rivals, Tensor], share: float) -> dict[Rivals, Tensor]:
     every = torch.cat(list(moved.values()))
     chosen = torch.zeros(len(every), dtype=torch.bool)
     chosen[every.argsort(stable=True)[: round(share * len(every))]] = True
-    parts = chosen.split([len(each) for each in moved.values()])
+    parts = torch.split(chosen, [len(each) for each in moved.values()])
     return dict(zip(moved, parts, strict=True))
 
 
