@@ -263,6 +263,14 @@ def test_only_what_is_comparable_shares_a_section(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_preset_that_changes_one_setting_is_named_by_the_setting(tmp_path: Path) -> None:
+    a_run(tmp_path / "a", preset="small", units=4)
+    a_run(tmp_path / "b", preset="small+j8", units=8)
+    a_run(tmp_path / "c", method="finetune", preset="small", units=4)
+    (section,) = sections(read([tmp_path]))
+    assert [group.label for group in section.groups][:2] == ["TWTA", "TWTA J = 8"]
+
+
 def test_one_seed_has_no_deviation_and_little_is_enough(tmp_path: Path, accepted: Accepted) -> None:
     folder = a_run(tmp_path / "runs" / "only", tasks=1)
     for name in ("config.yaml", "measured.json"):

@@ -147,7 +147,10 @@ def _label(groups: list[Group]) -> None:
         settings = [_settings(group.runs[0]) for group in same]
         keys = list(dict.fromkeys(key for each in settings for key in each))
         differing = [key for key in keys if len({repr(s.get(key)) for s in settings}) > 1]
-        if "preset" in differing and len({s["preset"] for s in settings}) == len(same):
+        beside = [key for key in differing if key != "preset"]
+        if len(beside) == 1:  # says more than the name of a preset
+            differing = beside
+        elif "preset" in differing and len({s["preset"] for s in settings}) == len(same):
             differing = ["preset"]
         for variant, (group, values) in enumerate(zip(same, settings, strict=True)):
             odd = [key for key in differing if usual.get(key, "") != repr(values.get(key))]
