@@ -272,7 +272,7 @@ def test_the_paper_preset_runs():
     ("changes", "words"),
     [
         ({"compete": 1.5}, "compete is 1.5, but is a share"),
-        ({"way": "loud"}, "way is 'loud'; use relaxed, gated or sparse"),
+        ({"way": "loud"}, "way is 'loud'; use relaxed, gated, sparse or trial"),
         ({"live": 1, "live_end": 2}, "live goes from 1 to 2"),
         ({"temperature": 0.0}, "temperature is 0.0, but must be positive"),
         ({"spread": -1.0}, "spread is -1.0"),

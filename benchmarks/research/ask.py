@@ -1,6 +1,6 @@
-"""Answer the questions of research.yaml on validation data; docs/research.md is made of them.
+"""Answer the questions of questions.yaml on validation data; docs/research.md is made of them.
 
-    python benchmarks/research.py reuse --out runs/research --workers 2
+    python benchmarks/research/ask.py reuse --out runs/research --workers 2
 
 Every variant of a question learns the same streams, seed by seed, and the test images of every task
 are put out of reach: what is measured is accuracy on validation images, after the last task. Runs
@@ -26,7 +26,7 @@ from rivals.runs.settings import resolve
 from rivals.runs.start import prepare
 from rivals.tasks.stream import Lesson
 
-QUESTIONS = Path(__file__).with_name("research.yaml")
+QUESTIONS = Path(__file__).with_name("questions.yaml")
 
 
 class OnValidation:
@@ -58,7 +58,7 @@ def run(question: dict[str, Any], variant: dict[str, Any], seed: int, out: Path)
     return {
         "accuracy": summary["accuracy"]["task_known"],
         "kilobytes": sum(summary["bytes"].values()) / 1000,
-        "overlap": 100 * (summary.get("overlap") or 0.0),
+        "overlap": summary.get("overlap") or 0.0,
         "seconds": seconds,
     }
 
