@@ -9,7 +9,6 @@ validation images. Seed 9, which no reported result uses.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,9 @@ from typing import Any
 from rivals.errors import RivalsError
 from rivals.runs.settings import parse_overrides, resolve
 from rivals.runs.start import prepare
-from rivals.tasks.stream import Lesson
+from rivals.tasks.on_validation import OnValidation
 
 SEED = 9
-
-
-class OnValidation:
-    """A stream whose test examples are the validation examples."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-    def lesson(self, index: int) -> Lesson:
-        lesson = self.stream.lesson(index)
-        return dataclasses.replace(lesson, test=lesson.task.validation)
 
 
 def measured(words: argparse.Namespace, method: str, value: str) -> dict[str, Any]:

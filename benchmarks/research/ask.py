@@ -11,7 +11,6 @@ are those to the first variant, paired by seed.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import statistics
 from concurrent.futures import ProcessPoolExecutor
@@ -24,23 +23,9 @@ import yaml
 
 from rivals.runs.settings import resolve
 from rivals.runs.start import prepare
-from rivals.tasks.stream import Lesson
+from rivals.tasks.on_validation import OnValidation
 
 QUESTIONS = Path(__file__).with_name("questions.yaml")
-
-
-class OnValidation:
-    """A stream whose test examples are the validation examples."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-    def lesson(self, index: int) -> Lesson:
-        lesson = self.stream.lesson(index)
-        return dataclasses.replace(lesson, test=lesson.task.validation)
 
 
 def run(question: dict[str, Any], variant: dict[str, Any], seed: int, out: Path) -> dict[str, Any]:

@@ -1,0 +1,16 @@
+"""Settings are chosen without a look at test images."""
+
+import torch
+
+from rivals.seeds import Seed
+from rivals.tasks import streams
+from rivals.tasks.on_validation import OnValidation
+
+
+def test_validation_examples_stand_in_for_the_test():
+    benchmark = streams["digits"]
+    stream = benchmark.build(benchmark.settings(), Seed(0))
+    seen, real = OnValidation(stream).lesson(0), stream.lesson(0)
+    assert torch.equal(seen.test.images, real.task.validation.images)
+    assert torch.equal(seen.task.train.images, real.task.train.images)
+    assert OnValidation(stream).name == stream.name
