@@ -25,12 +25,15 @@ def measured(words: argparse.Namespace, method: str, value: str) -> dict[str, An
     """The summary of one run on validation data; finished runs are read, not made again."""
     told = (words.benchmark, words.preset, method, words.setting, value, str(words.tasks))
     out = words.out / "-".join((*told, *words.set))
-    if not (out / "results.json").exists():
+    results = out / "results.json"  # written after every task
+    if not (results.exists() and json.loads(results.read_text())["complete"]):
         given = {words.setting: value, "tasks": words.tasks, **parse_overrides(words.set)}
-        run = prepare(resolve(words.benchmark, method, words.preset, SEED, given), out)
+        run = prepare(
+            resolve(words.benchmark, method, words.preset, SEED, given), out, resume=out.exists()
+        )
         run.stream = OnValidation(run.stream)  # type: ignore[assignment]
         run.go()
-    summary: dict[str, Any] = json.loads((out / "results.json").read_text())["summary"]
+    summary: dict[str, Any] = json.loads(results.read_text())["summary"]
     return summary
 
 

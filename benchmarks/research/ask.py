@@ -31,14 +31,15 @@ QUESTIONS = Path(__file__).with_name("questions.yaml")
 def run(question: dict[str, Any], variant: dict[str, Any], seed: int, out: Path) -> dict[str, Any]:
     """The summary of one run; a folder with results is not run again."""
     torch.set_num_threads(1)
-    if not (out / "results.json").exists():
+    results = out / "results.json"  # written after every task
+    if not (results.exists() and json.loads(results.read_text())["complete"]):
         given = {**question.get("set", {}), **variant}
         method = given.pop("method", "twta")
         settings = resolve(question["benchmark"], method, question["preset"], seed, given)
         work = prepare(settings, out, resume=out.exists())
         work.stream = OnValidation(work.stream)  # type: ignore[assignment]
         work.go()
-    summary: dict[str, Any] = json.loads((out / "results.json").read_text())["summary"]
+    summary: dict[str, Any] = json.loads(results.read_text())["summary"]
     seconds = json.loads((out / "measured.json").read_text())["total_train_seconds"]
     return {
         "accuracy": summary["accuracy"]["task_known"],
@@ -73,11 +74,11 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("questions", nargs="+")
+    known = yaml.safe_load(QUESTIONS.read_text())
+    parser.add_argument("questions", nargs="+", choices=list(known))
     parser.add_argument("--out", type=Path, default=Path("runs/research"))
     parser.add_argument("--workers", type=int, default=1)
     words = parser.parse_args()
-    known = yaml.safe_load(QUESTIONS.read_text())
     for name in words.questions:
         question = known[name]
         with ProcessPoolExecutor(words.workers, mp_context=get_context("spawn")) as pool:

@@ -94,10 +94,7 @@ class TWTA(Method):
 
     def before_step(self, batch: Batch) -> None:
         if self.position.step >= self.compete_steps():
-            if self.competing:
-                self.settle()
-            if self.trial:
-                self.decide()
+            self.conclude()
 
     def train_logits(self, batch: Batch) -> Tensor:
         if self.competing:
@@ -191,6 +188,16 @@ class TWTA(Method):
 
     # The competition ends ---------------------------------------------------------------------
 
+    def conclude(self) -> bool:
+        """End the competition or the trial that is still on; whether there was one."""
+        if self.competing:
+            self.settle()
+        elif self.trial:
+            self.decide()
+        else:
+            return False
+        return True
+
     def settle(self) -> None:
         """Choose winners (Eq. 3), let the losers go; the ticket then trains as a small network."""
         if self.settings.protect == "none":  # what losers learned stays with them
@@ -230,8 +237,7 @@ class TWTA(Method):
         ]
 
     def end_task(self, task: Task) -> None:
-        if self.competing or self.trial:
-            self.settle() if self.competing else self.decide()
+        if self.conclude():
             self.estimate_norms(task)
         for part in self.slices():
             part.write_back()

@@ -18,9 +18,7 @@ class TWTASettings(Training):
     way: str = "sparse"  # relaxed | gated | sparse | trial: newcomers against the ancestor's units
     live: int = 1  # units of a block that are live at first (sparse)
     live_end: int = 1  # and when the competition ends
-    reuse: float = (
-        0.6  # share of blocks that the ancestor wins again: those that moved least (trial)
-    )
+    reuse: float = 0.6  # share of blocks in which the ancestor wins again, least moved (trial)
     per_example: bool = False  # a draw for each example instead of each step (relaxed)
     temperature: float = 0.67  # τ at the first step
     temperature_end: float = 0.01
