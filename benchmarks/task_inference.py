@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from rivals.bench.timing import fastest, interleave
-from rivals.methods import inference
-from rivals.methods.inference import RULES, Output, Standardised, name_tasks
+from rivals.methods import scores
+from rivals.methods.scores import SCORES, Output, Standardised, name_tasks
 from rivals.networks import NetworkPlan, NetworkSettings
 from rivals.runs.loop import Run
 from rivals.runs.settings import resolve
@@ -32,9 +32,9 @@ BENCHMARKS = {
     "cifar100": {"preset": "small"},
 }
 OTHERS = {  # how standardising changes the rules that go without, and the one that does not
-    "confidence, standardised": Standardised(Output(inference.confidence)),
-    "entropy, standardised": Standardised(Output(inference.negative_entropy)),
-    "energy, not standardised": Output(inference.energy),
+    "confidence, standardised": Standardised(Output(scores.confidence)),
+    "entropy, standardised": Standardised(Output(scores.negative_entropy)),
+    "energy, not standardised": Output(scores.energy),
 }
 IMAGES = 200  # of a task, at most
 
@@ -55,7 +55,7 @@ def measure(run: Run, seed: int) -> dict[str, list[float]]:
     """By rule: task right and class right on validation images, the same on test images, bytes."""
     method, lessons = run.method, [run.stream.lesson(i) for i in range(run.stream.length)]
     _, together = method.together()
-    rules = {**RULES, **OTHERS}
+    rules = {**SCORES, **OTHERS}
     kept = {name: [] for name in rules}
     for lesson in lessons:
         own = Together([method.ticket(lesson.task.name)], [lesson.task.preprocessing])
@@ -126,7 +126,7 @@ def time(count: int, rounds: int) -> None:
     prepare = Preprocessing(255.0, (0.5,) * 3, (0.25,) * 3)
     raw = torch.randint(0, 256, (40, 3, 32, 32), generator=Seed(0).torch(), dtype=torch.uint8)
     together = Together(tickets, [prepare] * count)
-    rule = RULES["pixels+confidence"]
+    rule = SCORES["pixels+confidence"]
     train = torch.randint(0, 256, (200, 3, 32, 32), generator=Seed(1).torch(), dtype=torch.uint8)
     kept = rule.keep(_Task(train), None)
     readings = together(raw)

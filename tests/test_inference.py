@@ -7,7 +7,8 @@ import torch
 
 from rivals.errors import RivalsError
 from rivals.methods import gaussian, methods
-from rivals.methods.inference import RULES, Pixels, calibration, name_tasks, small
+from rivals.methods.inference import RULES
+from rivals.methods.scores import Pixels, calibration, name_tasks, small
 from rivals.networks import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
 from rivals.tasks import Examples, Preprocessing, Task

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.methods import gaussian
-from rivals.methods.inference import RULES, Rule
+from rivals.methods.scores import SCORES, Score
 from rivals.tasks import Task
 from rivals.tickets.together import Reading, Together
 
@@ -29,8 +29,8 @@ STATISTICS = 4000  # pictures that they are taken from, at most
 LEVELS = 201  # of familiarity that are kept
 
 
-def rule() -> Rule:
-    return RULES[RULE]
+def rule() -> Score:
+    return SCORES[RULE]
 
 
 @dataclass(frozen=True)

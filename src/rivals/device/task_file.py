@@ -20,7 +20,7 @@ from rivals.device.description import TaskFacts, damaged
 from rivals.files import digest
 from rivals.layers.norm import NormState
 from rivals.methods.gaussian import DIRECTIONS
-from rivals.methods.inference import SIDE
+from rivals.methods.scores import SIDE
 from rivals.networks import RivalNetwork
 
 FOLDER = "tasks"

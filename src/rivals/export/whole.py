@@ -18,20 +18,20 @@ from rivals.errors import RivalsError
 from rivals.export.parity import Parity
 from rivals.export.pictures import Pictures
 from rivals.methods import Method
-from rivals.methods.inference import RULES, Rule, name_tasks
+from rivals.methods.naming import Namer
 from rivals.tickets.together import Reading, Together
 
 OUTPUTS = ("task", "label", "confidence")
 SOME = 200  # images of a task that are compared, at most
-ROUNDING = 1e-5  # two tasks whose scores differ by less are equal, and either may be named
+ROUNDING = 1e-5  # two classes whose scores differ by less are equal, and either may be named
 
 
 class NamesTask(nn.Module):
     """What `method.predict(images, None)` computes, without its splitting of images."""
 
-    def __init__(self, together: Together, rule: Rule, kept: list[dict[str, Tensor]]) -> None:
+    def __init__(self, together: Together, namer: Namer) -> None:
         super().__init__()
-        self.together, self.rule, self.kept = together, rule, kept
+        self.together, self.namer = together, namer
 
     def readings(self, images: Tensor) -> list[Reading]:
         found: dict[int, Reading] = {}
@@ -40,14 +40,12 @@ class NamesTask(nn.Module):
         return [found[number] for number in sorted(found)]
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return name_tasks(self.rule, images, self.readings(images), self.kept)
+        return self.namer(images, self.readings(images))
 
     @torch.no_grad()
-    def scores(self, images: Tensor) -> Tensor:
-        """How much each task recognises each image: (tasks, n)."""
-        view, readings = self.rule.view(images), self.readings(images)
-        pairs = zip(readings, self.kept, strict=True)
-        return torch.stack([self.rule.score(view, *pair) for pair in pairs])
+    def belief(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """What is compared of all classes of all tasks, and how sure each would be."""
+        return self.namer.belief(images, self.readings(images))
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,7 @@ def whole(
 ) -> Whole:
     """All tasks of `method` that were learned to their end."""
     tasks, together = method.together()
-    kept = [method.known[name].kept or {} for name in tasks]
-    module = NamesTask(together, RULES[method.settings.infer], kept)
+    module = NamesTask(together, method.namer())
     return Whole(method, tasks, module, input_shape, {task: pictures[task] for task in tasks})
 
 
@@ -122,17 +119,14 @@ def compare_task(source: Whole, artefact: Artefact, number: int, pictures: Pictu
     images = few.compared()[:SOME]
     wanted = source.method.predict(images, None)
     task, label, sure = artefact.decide(images.numpy())
-    named = torch.from_numpy(task)
-    scores = source.module.scores(images)  # (tasks, n)
-    chosen = scores.gather(0, named[None])[0]
-    best = scores.max(0).values
-    tied = best - chosen <= ROUNDING * (1 + best.abs())
-    alone = [source.method.predict(images, name) for name in source.tasks]
-    labels = torch.stack([each.label for each in alone]).gather(0, named[None])[0]
-    sures = torch.stack([each.confidence for each in alone]).gather(0, named[None])[0]
-    same = (tied & (labels == torch.from_numpy(label))).numpy()
-    difference = float(np.abs(sures.numpy() - sure).max())
-    parity = Parity(len(images), few.whence, difference, float(same.mean()))
+    sizes = [len(source.method.known[name].classes) for name in source.tasks]
+    firsts = torch.tensor([0, *sizes[:-1]]).cumsum(0)
+    chosen = (firsts[torch.from_numpy(task)] + torch.from_numpy(label))[:, None]  # (n, 1)
+    values, sures = source.module.belief(images)  # (n, classes)
+    best = values.max(1).values
+    same = best - values.gather(1, chosen)[:, 0] <= ROUNDING * (1 + best.abs())
+    difference = float(np.abs(sures.gather(1, chosen)[:, 0].numpy() - sure).max())
+    parity = Parity(len(images), few.whence, difference, float(same.float().mean()))
     if few.labels is None:
         return parity
     own = few.labels[: len(images)].numpy()

@@ -22,8 +22,9 @@ from torch import Tensor, fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from rivals.errors import RivalsError
-from rivals.methods.inference import RULES, name_tasks
+from rivals.methods.inference import RULES
 from rivals.methods.known import Known, Prediction, pack, unpack
+from rivals.methods.naming import Namer
 from rivals.methods.training import Training
 from rivals.networks import NetworkPlan
 from rivals.registry import Registry
@@ -73,6 +74,7 @@ class Method(ABC):
         self.flops: dict[str, float] = {}  # of one step of the present task, by its kind
         self.spent = 0.0  # FLOPs of the present task
         self.stacked: tuple[tuple[str, ...], Together] | None = None  # until something is learned
+        self.ready: tuple[Together, Namer] | None = None  # for these tickets
 
     # What a method overrides -------------------------------------------------------------------
 
@@ -215,7 +217,7 @@ class Method(ABC):
         def read(images: Tensor) -> Reading:
             return Together([self.ticket(task.name)], [task.preprocessing])(images)[0]
 
-        kept = RULES[self.settings.infer].keep(task, read)
+        kept = RULES[self.settings.infer].keep(task, read, self.settings.kept_per_class)
         self.known[task.name] = replace(self.known[task.name], kept=kept)
         self.stacked = None
 
@@ -244,9 +246,7 @@ class Method(ABC):
         """Classes of raw `images`; without a task, `infer` names one that was learned."""
         if task is None:
             tasks, together = self.together()
-            kept = [self.known[name].kept or {} for name in tasks]
-            named = name_tasks(RULES[self.settings.infer], images, together(images), kept)
-            return Prediction(tasks, *named)
+            return Prediction(tasks, *self.namer()(images, together(images)))
         scores = self.logits(self.known[task].preprocessing(images), task)
         best = torch.softmax(scores, 1).max(1)
         return Prediction((task,), torch.zeros_like(best.indices), best.indices, best.values)
@@ -260,6 +260,15 @@ class Method(ABC):
             preparations = [self.known[name].preprocessing for name in tasks]
             self.stacked = tasks, Together([self.ticket(name) for name in tasks], preparations)
         return self.stacked
+
+    @torch.no_grad()
+    def namer(self) -> Namer:
+        """What names tasks by the tickets that are stacked; made when these are."""
+        tasks, together = self.together()
+        if self.ready is None or self.ready[0] is not together:
+            kept = [self.known[name].kept or {} for name in tasks]
+            self.ready = together, RULES[self.settings.infer].namer(kept, together)
+        return self.ready[1]
 
     def kept_bytes(self) -> int:
         """What naming the tasks takes; part of every footprint."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rivals.errors import RivalsError
 from rivals.methods.inference import RULES
+from rivals.methods.naming import PER_CLASS
 from rivals.tasks import Batching
 from rivals.tasks.augment import AUGMENTATIONS
 
@@ -25,6 +26,7 @@ class Training:
     shots: int = 0  # episodic batches of so many images a class; 0: plain batches
     ways: int = 0  # classes in an episode; 0: all of the task
     infer: str = "pixels+confidence"  # how a task is named that is not given: methods/inference.py
+    kept_per_class: int = PER_CLASS  # images that infer=judge keeps
 
     @property
     def batching(self) -> Batching:
@@ -33,7 +35,8 @@ class Training:
     def __post_init__(self) -> None:
         one_of(self, "augmentation", AUGMENTATIONS)
         one_of(self, "infer", tuple(RULES))
-        for name, low in (("epochs", 1), ("batch", 1), ("shots", 0), ("ways", 0)):
+        lowest = {"epochs": 1, "batch": 1, "shots": 0, "ways": 0, "kept_per_class": 1}
+        for name, low in lowest.items():
             if getattr(self, name) < low:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must be at least {low}.")
         if not 0 < self.lr < math.inf:
