@@ -63,6 +63,7 @@ def test_json_is_the_results_and_nothing_else(
     summary = results["summary"]
     assert 0 < summary["accuracy"]["task_known"] <= 100
     assert 0 < summary["accuracy"]["task_inferred"] <= summary["accuracy"]["task_known"]
+    assert 0 < summary["accuracy"]["calibration_error"] < 100
     assert summary["bti"] == 0
     assert 0 <= summary["overlap"] <= 100
     assert summary["retained"]["nominal"] == 50

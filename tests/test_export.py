@@ -117,7 +117,7 @@ def test_the_file_is_plain(exported: Exports) -> None:
         assert b'File "' not in text, "a path of this machine is inside"
 
 
-@pytest.mark.parametrize("rule", ["confidence", "energy", "features", "pixels+confidence"])
+@pytest.mark.parametrize("rule", ["confidence", "energy", "features", "pixels+confidence", "judge"])
 def test_a_whole_model_by_its_rule(rule: str, tmp_path: Path) -> None:
     method = make(epochs=1, infer=rule)
     found = lessons(2)

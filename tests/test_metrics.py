@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from rivals.metrics import matrix
+from rivals.metrics.calibration import expected_error
 from rivals.metrics.cost import cost
 from rivals.metrics.overlap import consecutive_overlap, overlap, overlap_by_chance
 
@@ -52,3 +53,19 @@ def test_chance_follows_the_number_of_rivals_as_a_network_grows():
     grown = overlap_by_chance(winners, [[8, 8], [8, 8], [16, 8]])
     second = 100 * (4 / 16 + 2 / 8) / 6
     assert grown == pytest.approx((12.5 + second) / 2)
+
+
+def test_calibration_error_by_hand():
+    sure = torch.tensor([0.9, 0.9, 0.9, 0.9, 0.25, 0.25])
+    right = torch.tensor([True, True, True, False, False, True])
+    expected = (4 * abs(0.9 - 0.75) + 2 * abs(0.25 - 0.5)) / 6
+    assert expected_error(sure, right, bins=10) == pytest.approx(expected)
+    assert expected_error(sure, right, bins=1) == pytest.approx(abs(4.1 - 4) / 6)
+
+
+def test_calibration_of_the_sure_the_unsure_and_none():
+    everything = torch.ones(5)
+    assert expected_error(everything, everything.bool()) == 0
+    assert expected_error(everything, ~everything.bool()) == 1
+    assert expected_error(torch.zeros(3), torch.zeros(3).bool()) == 0
+    assert expected_error(torch.empty(0), torch.empty(0).bool()) == 0

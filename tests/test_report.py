@@ -195,6 +195,21 @@ def test_the_best_is_marked_references_aside(tmp_path: Path) -> None:
     assert {row[0].text: row[1].best for row in over.rows} == marked
 
 
+def test_calibration_has_its_overview_and_older_runs_a_dash(tmp_path: Path) -> None:
+    for method, found in (("twta", 3.0), ("gpm", 50.0), ("er", None)):
+        folder = a_run(tmp_path / method, method=method, units=8)
+        results = json.loads((folder / "results.json").read_text())
+        if found is not None:
+            results["inferred"][-1]["calibration_error"] = found
+            results["summary"]["accuracy"]["calibration_error"] = found
+        (folder / "results.json").write_text(json.dumps(results))
+    table = overview(sections(read([tmp_path])), "overview-calibration")
+    cells = {row[0].text: row[1] for row in table.rows}
+    assert {name: cell.value for name, cell in cells.items()} == {"TWTA": 3, "GPM": 50, "ER": None}
+    assert cells["TWTA"].best
+    assert words(cells["ER"], table.columns[1]) == "–"
+
+
 def test_operating_points_find_their_row_of_the_paper(tmp_path: Path) -> None:
     for share, training in ((50.0, 0.5), (8.0, 0.08), (30.0, 0.3)):
         folder = a_run(tmp_path / f"wsn-{share}", method="wsn", nominal=share)

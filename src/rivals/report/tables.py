@@ -178,19 +178,24 @@ def blocks(section: Section) -> Table:
     return _finished(table, section)
 
 
-def overview(found: list[Section], known: bool = True) -> Table:
+OVERVIEWS = {
+    "overview": ("Accuracy %, task known", "task_known", "high"),
+    "overview-unknown": ("Accuracy %, task unknown", "task_inferred", "high"),
+    "overview-calibration": ("Calibration error %, task unknown", "calibration_error", "low"),
+}
+
+
+def overview(found: list[Section], name: str = "overview") -> Table:
     """Every method on every benchmark, one number each."""
-    label = "task known" if known else "task unknown"
-    name = "overview" if known else "overview-unknown"
-    columns = [SYSTEM, *(Column(s.title, better="high", subset=bool(s.subset)) for s in found)]
-    table = Table(name, f"Accuracy %, {label}", columns)
-    key = "task_known" if known else "task_inferred"
+    title, key, better = OVERVIEWS[name]
+    columns = [SYSTEM, *(Column(s.title, better=better, subset=bool(s.subset)) for s in found)]
+    table = Table(name, title, columns)
     every = sorted((group for s in found for group in s.groups), key=rank)
     labels = dict.fromkeys(group.label for group in every)
     by_label = [{group.label: group for group in section.groups} for section in found]
     for text in labels:
         cells = [
-            _cell(groups[text], lambda run: run.summary["accuracy"][key])
+            _cell(groups[text], lambda run: run.summary["accuracy"].get(key))
             if text in groups else Cell() for groups in by_label
         ]  # fmt: skip
         table.rows.append([Cell(text=text), *cells])

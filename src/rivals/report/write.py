@@ -14,7 +14,7 @@ from rivals.report.formats import comma_separated, latex, markdown
 from rivals.report.groups import Section, sections
 from rivals.report.page import Chapter, page
 from rivals.report.runs import FinishedRun
-from rivals.report.tables import BUILDERS, Table, overview
+from rivals.report.tables import BUILDERS, OVERVIEWS, Table, overview
 
 PLOTS: tuple[Callable[[Section], Figure | None], ...] = (
     accuracy_plots.over_tasks,
@@ -32,7 +32,7 @@ def write(runs: list[FinishedRun], out: Path, title: str) -> list[Path]:
     """Everything about these runs into a folder; the files that were written, the page first."""
     _usable(out)
     found = sections(runs)
-    overviews = [overview(found), overview(found, known=False)]
+    overviews = [overview(found, name) for name in OVERVIEWS]
     chapters = [_chapter(section) for section in found]
     files = {"report.html": page(overviews, chapters, title)}
     for table in overviews:

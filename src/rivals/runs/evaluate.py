@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rivals.methods import Method
+from rivals.metrics.calibration import expected_error
 from rivals.seeds import Seed
 from rivals.tasks import Examples, Lesson
 
@@ -19,10 +20,22 @@ INFERRED_POINTS = 10  # evaluations with the task inferred, evenly spaced over t
 
 @dataclass(frozen=True)
 class Inferred:
-    """With the task inferred: how often the task was right, and how often task and class were."""
+    """With the task inferred, of each image: whether the task was right, whether the class was as
+    well, and how sure the method was."""
 
-    task: float
-    accuracy: float
+    named: Tensor  # (n,) bool
+    right: Tensor  # (n,) bool
+    sure: Tensor  # (n,) from 0 to 1
+
+    @property
+    def task(self) -> float:
+        """Percent of images whose task was right."""
+        return 100 * int(self.named.sum()) / len(self.named)
+
+    @property
+    def accuracy(self) -> float:
+        """Percent of images whose task and class were."""
+        return 100 * int(self.right.sum()) / len(self.right)
 
 
 def known(method: Method, lesson: Lesson) -> float:
@@ -47,15 +60,19 @@ def inferred(method: Method, lessons: Sequence[Lesson], seed: Seed) -> list[Infe
     found = []
     for number, lesson in enumerate(lessons):
         examples = _sample(lesson.test, seed.child("inferred", lesson.task.name))
-        right_task = right = 0
+        parts = []
         for images, labels in _batches(examples):
             prediction = method.predict(images, None)
             here = prediction.task == number
-            right_task += int(here.sum())
-            right += int((here & (prediction.label == labels)).sum())
-        count = len(examples)
-        found.append(Inferred(100 * right_task / count, 100 * right / count))
+            parts.append((here, here & (prediction.label == labels), prediction.confidence))
+        found.append(Inferred(*(torch.cat(part) for part in zip(*parts, strict=True))))
     return found
+
+
+def calibration_error(found: Sequence[Inferred]) -> float:
+    """Expected calibration error of all these answers, in percent."""
+    sure, right = (torch.cat([getattr(each, name) for each in found]) for name in ("sure", "right"))
+    return 100 * expected_error(sure, right)
 
 
 def inference_due(done: int, length: int) -> bool:

@@ -65,6 +65,7 @@ class Results:
                     "after": done,
                     "accuracy": [each.accuracy for each in found],
                     "task_accuracy": [each.task for each in found],
+                    "calibration_error": evaluate.calibration_error(found),
                 }
             )
         self.content["complete"] = done == stream.length
@@ -83,6 +84,7 @@ class Results:
                 "task_known": matrix.accuracy(rows),
                 "task_inferred": _mean(last["accuracy"]) if last else None,
                 "task_named_right": _mean(last["task_accuracy"]) if last else None,
+                "calibration_error": last.get("calibration_error") if last else None,
                 "inferred_after": last["after"] if last else None,
                 "when_learned": matrix.learning_accuracy(rows),
                 "validation": _mean([task["validation_accuracy"] for task in tasks]),
