@@ -56,18 +56,18 @@ def exemplars(task: Task, per_class: int) -> Kept:
     images, labels, held = [], [], []
     for label in range(len(task.classes)):
         room = per_class
-        for examples in (task.validation, task.train):
+        for examples, unlearned in ((task.validation, True), (task.train, False)):
             members = torch.nonzero(examples.labels == label).flatten()
             count = min(room, len(members))
             few = members[torch.arange(count) * len(members) // max(1, count)]  # evenly spaced
             images.append(examples.images[few])
             labels.append(examples.labels[few])
-            held.append(torch.full((count,), examples is task.validation))
+            held.append(torch.full((count,), unlearned))
             room -= count
     return {
         "images": torch.cat(images),  # (n, channels, height, width) uint8
         "labels": torch.cat(labels).to(torch.int16),
-        "held": torch.cat(held),  # from validation data
+        "held": torch.cat(held),  # out of training
     }
 
 

@@ -9,7 +9,10 @@ from rivals.tasks.stream import Lesson, Stream
 
 
 class OnValidation:
-    """A stream as it is, but the validation examples of every task stand in for its test."""
+    """A stream as it is, but the validation examples of every task stand in for its test.
+
+    A rule that keeps validation images (infer=judge) has seen some of them: benchmarks/judge.py.
+    """
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
