@@ -12,14 +12,17 @@ from rivals.methods.twta import TWTA
 
 @methods.register("random-ticket")
 class RandomTicket(TWTA):
-    """Same settings, network, protection, inheritance, growth and steps; but nobody competes.
+    """Same settings, network, protection, inheritance, growth and steps; but chance decides.
 
-    The favourites of the first draw win at once, so the preference for free edges holds here too.
-    On trial, as many units of the ancestor win again as would in TWTA, wherever chance puts them.
+    Winners are drawn evenly among the units of a block, whoever has free edges. On trial, as many
+    units of the ancestor win again as would in TWTA, wherever chance puts them.
     """
 
     def compete_steps(self) -> int:
         return super().compete_steps() if self.settings.way == "trial" else 0
+
+    def preference(self) -> float:
+        return 0.0
 
     def win_again(self, moved: dict[Rivals, Tensor]) -> dict[Rivals, Tensor]:
         generator = self.seed.child("again", self.current).torch()

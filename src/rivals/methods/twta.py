@@ -63,15 +63,20 @@ class TWTA(Method):
         s = self.settings
         ancestor = next(reversed(self.known), None) if s.inherit == "previous" else None
         posteriors = make_room(self, task.name)
-        chosen = [contenders(each, 1 if s.way == "trial" else s.contenders) for each in posteriors]
+        decided = s.way == "trial" or self.compete_steps() == 0  # by the posteriors as they start
+        chosen = [contenders(each, 1 if decided else s.contenders) for each in posteriors]
         posteriors = [p.gather(1, c) for p, c in zip(posteriors, chosen, strict=True)]
         self.network.open(task.name, len(task.classes), posteriors, ancestor, chosen)
         self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
         self.prepare_competition()
-        if s.way == "trial" or self.compete_steps() == 0:
+        if decided:
             self.settle()
         if s.way == "trial" and s.protect == "edges":
             self.trial = ancestor or ""
+
+    def preference(self) -> float:
+        """What a unit with only free edges has ahead of one with none, in log π."""
+        return self.settings.prefer_free
 
     # Steps ------------------------------------------------------------------------------------
 
@@ -215,7 +220,9 @@ class TWTA(Method):
         for layer in self.network.layers():
             layer.norm.state(self.current).forget_statistics()
         self.trial = ""
+        gathered = self.optimisers[0].state_dict()  # momentum goes on
         self.prepare_settled()
+        self.optimisers[0].load_state_dict(gathered)
 
     def win_again(self, moved: dict[Rivals, Tensor]) -> dict[Rivals, Tensor]:
         """Where the ancestor's unit wins, given how far newcomers moved: (blocks,) bool each."""

@@ -55,7 +55,7 @@ def propose(method: TWTA, task: str) -> tuple[list[Tensor], dict[Rivals, Tensor]
         generator = method.seed.child("posterior", task, number).torch()
         log_posterior = torch.randn(rivals.blocks, rivals.units, generator=generator) * spread
         if settings.protect == "edges":
-            log_posterior += settings.prefer_free * network.free_shares(rivals, chosen)
+            log_posterior += method.preference() * network.free_shares(rivals, chosen)
         if settings.way == "trial" and method.known and rivals.units > 1:  # newcomers are others
             last = rivals.winners[next(reversed(method.known))]
             log_posterior.scatter_(1, last.unsqueeze(1), -math.inf)

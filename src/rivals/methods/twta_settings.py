@@ -13,7 +13,7 @@ from rivals.methods.training import Training, one_of
 class TWTASettings(Training):
     """How units compete, and what becomes of their edges."""
 
-    compete: float = 0.2  # share of a task's steps in which units compete; 1 is the paper
+    compete: float = 0.0  # share of a task's steps in which units compete; 0: one draw decides
     contenders: int = 2  # units of a block that compete, the favourites of its posterior; 0: all
     way: str = "sparse"  # relaxed | gated | sparse | trial: newcomers against the ancestor's units
     live: int = 1  # units of a block that are live at first (sparse)
@@ -52,6 +52,10 @@ class TWTASettings(Training):
         for name in ("spread", "prefer_free"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must not be negative.")
+        if self.way == "trial" and self.reuse and not self.compete:
+            raise RivalsError(
+                "way=trial needs steps in which newcomers can move; set compete, for instance 0.2."
+            )
         if self.contenders < 0:
             raise RivalsError(f"contenders is {self.contenders}; use 0 for all units of a block.")
         if not 1 <= self.live_end <= self.live:

@@ -37,12 +37,12 @@ def movement(network: RivalNetwork, ancestor: str) -> dict[Rivals, Tensor]:
 
 
 def least(moved: dict[Rivals, Tensor], share: float) -> dict[Rivals, Tensor]:
-    """The share of all blocks of the network that moved least: (blocks,) bool for each set."""
-    every = torch.cat(list(moved.values()))
-    chosen = torch.zeros(len(every), dtype=torch.bool)
-    chosen[every.argsort(stable=True)[: round(share * len(every))]] = True
-    parts = torch.split(chosen, [len(each) for each in moved.values()])
-    return dict(zip(moved, parts, strict=True))
+    """The share of the blocks of every set of rivals that moved least: (blocks,) bool each."""
+    chosen = {}
+    for rivals, far in moved.items():
+        chosen[rivals] = torch.zeros(len(far), dtype=torch.bool)
+        chosen[rivals][far.argsort(stable=True)[: round(share * len(far))]] = True
+    return chosen
 
 
 @torch.no_grad()

@@ -17,15 +17,16 @@ def mlp(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
 
 @networks.register("conv-small")
 def conv_small(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
-    """Three 3×3 convolutions, 64-128-256, and the mean over what is left of the picture."""
-    first, second, third = widths or (64, 128, 256)
-    return nn.Sequential(
-        kind.conv(first, 3, padding=1, activate=False),
-        MaxPool(2),
-        Activation(kind.unit),
-        kind.conv(second, 3, padding=1, activate=False),
-        MaxPool(2),
-        Activation(kind.unit),
-        kind.conv(third, 3, padding=1),
-        GlobalPool(),
-    )
+    """A 3×3 convolution for each width, 64-128-256, halving the picture, and the mean at the end.
+
+    128-256-512-832 is the best ticket of 0.1 M weights for pictures of 32×32 (docs/research.md).
+    """
+    *halving, last = widths or (64, 128, 256)
+    parts: list[nn.Module] = []
+    for width in halving:
+        parts += [
+            kind.conv(width, 3, padding=1, activate=False),
+            MaxPool(2),
+            Activation(kind.unit),
+        ]
+    return nn.Sequential(*parts, kind.conv(last, 3, padding=1), GlobalPool())
