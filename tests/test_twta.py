@@ -84,7 +84,7 @@ def test_generated_and_held_weights_learn_the_same_bits():
 
 @pytest.mark.parametrize("contenders", [1, 2, 3])
 def test_contenders_bound_what_a_task_works_on(contenders):
-    method = make(epochs=4, contenders=contenders)
+    method = make(epochs=4, compete=0.2, contenders=contenders)
     lesson = lessons(1)[0]
     method.start(lesson.task)
     first, second = method.network.layers()
@@ -277,6 +277,7 @@ def test_the_paper_preset_runs():
         ({"temperature": 0.0}, "temperature is 0.0, but must be positive"),
         ({"spread": -1.0}, "spread is -1.0"),
         ({"per_example": True}, "per_example needs way=relaxed"),
+        ({"way": "trial"}, "way=trial needs steps"),
         ({"epochs": 0}, "epochs is 0, but must be at least 1"),
         ({"lr": float("nan")}, "lr is nan"),
         ({"momentum": 1.0}, "momentum is 1.0"),
@@ -286,3 +287,17 @@ def test_the_paper_preset_runs():
 def test_settings_out_of_range(changes, words):
     with pytest.raises(RivalsError, match=words):
         TWTASettings(**changes)
+
+
+def first_layer_free(name):
+    """Share of the first layer's edges that a second task finds free, the network not growing."""
+    method = make(name, network={"network": "mlp", "widths": (64, 64), "units": 2}, grow="never")
+    for lesson in lessons(2, "digits-permuted"):
+        teach(method, shortened(lesson.task, 120))
+    task = lessons(2, "digits-permuted")[1].task.name
+    return method.task_facts(task)["trainable"]["layer0"]
+
+
+def test_winners_are_chosen_for_their_free_edges_and_random_tickets_by_chance():
+    assert first_layer_free("twta") == 1.0
+    assert 0.2 < first_layer_free("random-ticket") < 0.8
