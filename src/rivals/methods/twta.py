@@ -1,10 +1,10 @@
 """TWTA: the units of a block compete for each task, stochastically, and one wins it.
 
 Differs from the paper, by default and each for a reason told in docs/paper.md:
-- the competition takes the first steps of a task, then the winners train alone, with momentum;
-- the posterior starts with clear favourites, learns with Adam, and prefers units with free edges;
-- the two favourites of a block compete and one is live in a step (`contenders`, `live`,
-  `way=sparse`); in the paper all compete and all are live (`relaxed`);
+- one draw decides before the first step (`compete=0`), and the winners train alone, with momentum;
+- the posterior has clear favourites, units with free edges ahead; if units compete longer it learns
+  with Adam, and the two favourites of a block take turns (`contenders`, `live`, `way=sparse`); in
+  the paper all compete and all are live (`relaxed`), to the last step;
 - units are ReLU, with a norm that belongs to the task; weights are initialised for the live fan;
 - the edges of a task are protected afterwards, free ones inherit from the task before, and the
   network grows when room runs short.
