@@ -7,6 +7,7 @@ from torch import nn
 from rivals.errors import RivalsError
 from rivals.layers import Draw, GlobalPool, Masked, Settled, TWTALinear
 from rivals.networks import NetworkPlan, NetworkSettings, networks
+from rivals.runs.settings import resolve
 from rivals.seeds import Seed
 from rivals.tasks import Preprocessing
 from rivals.tickets import Ticket
@@ -98,6 +99,14 @@ def test_the_sizes_that_the_papers_name():
     assert alexnet.rivals(Seed(0)).weight_count() == 6_499_328
     assert weights("mlp", "native") == 784 * 100 + 100 * 100
     assert 95_000 < weights("resnet-small", "native") < 105_000
+
+
+@pytest.mark.parametrize("benchmark", ["cifar100", "tiny-imagenet", "five-datasets"])
+def test_the_default_ticket_for_pictures_is_four_convolutions(benchmark):
+    built = NetworkPlan(resolve(benchmark).network, (3, 32, 32))
+    assert [rivals.blocks for rivals in built.rivals(Seed(0)).rivals()] == [16, 32, 64, 104]
+    weights = sum(p.numel() for p in built.native(Seed(0)).shared_parameters())
+    assert weights == 9 * (3 * 16 + 16 * 32 + 32 * 64 + 64 * 104) < 105_000
 
 
 @pytest.mark.parametrize(
