@@ -101,9 +101,9 @@ def test_the_sizes_that_the_papers_name():
     assert 95_000 < weights("resnet-small", "native") < 105_000
 
 
-@pytest.mark.parametrize("benchmark", ["cifar100", "tiny-imagenet", "five-datasets"])
-def test_the_default_ticket_for_pictures_is_four_convolutions(benchmark):
-    built = NetworkPlan(resolve(benchmark).network, (3, 32, 32))
+@pytest.mark.parametrize("stream", ["cifar100", "tiny-imagenet", "five-datasets"])
+def test_the_default_ticket_for_pictures_is_four_convolutions(stream):
+    built = NetworkPlan(resolve(stream).network, (3, 32, 32))
     assert [rivals.blocks for rivals in built.rivals(Seed(0)).rivals()] == [16, 32, 64, 104]
     weights = sum(p.numel() for p in built.native(Seed(0)).shared_parameters())
     assert weights == 9 * (3 * 16 + 16 * 32 + 32 * 64 + 64 * 104) < 105_000
