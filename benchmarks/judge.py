@@ -37,7 +37,7 @@ TIMED = 40  # images at once
 def learned(benchmark, seed, runs):
     """TWTA after all tasks, its test images out of reach."""
     folder = runs / f"{benchmark}-{seed}"
-    held = {"validation_share": 0.2}
+    held = {"validation_share": 0.2, "compete": 0.2}  # as it was when the rule was chosen
     settings = resolve(benchmark, "twta", PRESETS[benchmark], seed, held)
     run = prepare(settings, folder, resume=folder.exists())
     run.stream = OnValidation(run.stream)
