@@ -97,3 +97,15 @@ def test_the_first_task_has_nobody_to_try_against():
     method.start(FIRST)
     assert not method.trial
     assert not method.competing
+
+
+def test_momentum_goes_on_after_the_verdict():
+    method = on_trial(reuse=0.5)
+
+    def gathered():
+        return [state["momentum_buffer"].clone() for state in method.optimisers[0].state.values()]
+
+    before = gathered()
+    method.decide()
+    assert before and any(each.any() for each in before)
+    assert all(torch.equal(a, b) for a, b in zip(before, gathered(), strict=True))
