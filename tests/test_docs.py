@@ -92,7 +92,7 @@ def the_literal_recipe_has_two_faults(found: dict[str, Any]) -> None:
         accuracy, before, after = table[name]
         assert accuracy < 70
         assert before == pytest.approx(after, abs=0.01) == pytest.approx(dice, abs=0.05)
-    for name in ("competition settles", "both", "default"):
+    for name in ("competition settles", "both", "default, compete=0.2"):
         accuracy, before, after = table[name]
         assert accuracy > 85
         assert after < before < dice / 2
