@@ -228,3 +228,18 @@ def test_words_of_the_command_line() -> None:
     for text in ("a", "=1", ""):
         with pytest.raises(RivalsError, match="write --set key=value"):
             parse_overrides([text])
+
+
+def ancestry(name: str) -> list[str]:
+    """The recipes that one rests on, nearest first."""
+    base = yaml.safe_load((RECIPES / f"{name}.yaml").read_text()).get("extends")
+    return [base, *ancestry(base)] if base else []
+
+
+def test_official_settings_do_not_rest_on_a_default_that_may_change() -> None:
+    five = {"cifar100", "tiny-imagenet", "pmnist", "omniglot-rotation", "five-datasets"}
+    official = [path for path in RECIPES.glob("*/*.yaml") if path.stem in methods]
+    assert len(official) > 20
+    for path in official:
+        found = ancestry(f"{path.parent.name}/{path.stem}")
+        assert not set(found) & {f"{benchmark}/default" for benchmark in five}, path

@@ -1,6 +1,6 @@
 """Answer the questions of questions.yaml on validation data; docs/research.md is made of them.
 
-    python benchmarks/research/ask.py reuse --out runs/research --workers 2
+    python benchmarks/research/ask.py winners --out runs/research --workers 2
 
 Every variant of a question learns the same streams, seed by seed, and the test images of every task
 are put out of reach: what is measured is accuracy on validation images, after the last task. Runs

@@ -19,7 +19,7 @@ def mlp(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
 def conv_small(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
     """A 3×3 convolution for each width, 64-128-256, halving the picture, and the mean at the end.
 
-    128-256-512-832 is the best ticket of 0.1 M weights for pictures of 32×32 (docs/research.md).
+    128-256-512-832 gives the best ticket below 0.1 M weights that was found (docs/research.md).
     """
     *halving, last = widths or (64, 128, 256)
     parts: list[nn.Module] = []
