@@ -217,3 +217,13 @@ def test_a_settled_step_costs_what_the_native_network_costs():
     native = make("finetune", network=TINY, epochs=1)
     task = shortened(lessons(1)[0].task, 40)
     assert teach(twta, task).spent == teach(native, task).spent
+
+
+def test_joint_training_can_wait_for_several_tasks():
+    method, found = make("joint", epochs=8, every=3), lessons(3)
+    for lesson in found[:2]:
+        teach(method, lesson.task)
+        assert method.spent == 0  # kept, and not trained on yet
+    teach(method, found[2].task)
+    assert method.spent > 0
+    assert all(accuracy(method, lesson) > 90 for lesson in found)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from rivals.errors import RivalsError
 from rivals.methods.method import Method, methods
 from rivals.methods.training import Training, one_of
 from rivals.networks import DenseNetwork, NetworkPlan
@@ -139,9 +140,28 @@ class Finetune(Method):
             load_optimiser(self.optimiser, state["working"].tensors, "optimiser")
 
 
+@dataclass(frozen=True)
+class JointSettings(DenseSettings):
+    """How often everything is trained on."""
+
+    every: int = 1  # tasks from one training to the next; tasks in between are kept for it
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.every < 1:
+            raise RivalsError(f"every is {self.every}, but must be at least 1.")
+
+
 @methods.register("joint")
 class Joint(Finetune):
-    """Keeps the training data of every task, and trains on all of it whenever a task comes."""
+    """Keeps the training data of every task, and trains on all of it whenever a task comes.
+
+    On a long stream that is many times the work of learning each task once; `every` waits for so
+    many tasks, and answers about those it has not trained on by chance.
+    """
+
+    settings: JointSettings
+    settings_class = JointSettings
 
     def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
@@ -149,6 +169,8 @@ class Joint(Finetune):
 
     def training_set(self, task: Task) -> Sequence[Task]:
         self.kept[task.name] = task.train
+        if len(self.kept) % self.settings.every:
+            return []
         return [self.remembered(name, task) for name in self.kept]
 
     def remembered(self, name: str, task: Task) -> Task:
