@@ -161,6 +161,19 @@ def test_the_folder_of_a_run_is_not_taken(finished: Path, refused: Refused) -> N
     assert "is the folder of a run" in said
 
 
+QUESTIONS = yaml.safe_load((ROOT / "benchmarks" / "research" / "questions.yaml").read_text())
+
+
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_questions_for_research_are_valid(name: str) -> None:
+    question = QUESTIONS[name]
+    for variant in question["variants"].values():
+        given = {**question.get("set", {}), **variant}
+        method = given.pop("method", "twta")
+        for seed in question["seeds"]:
+            resolve(question["benchmark"], method, question["preset"], seed, given)
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "benchmarks").glob("*.yaml")), ids=lambda path: path.stem
 )
