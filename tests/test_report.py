@@ -22,9 +22,11 @@ from rivals.report.accuracy_plots import over_tasks
 from rivals.report.cost_plots import front
 from rivals.report.formats import markdown, words
 from rivals.report.groups import sections
+from rivals.report.paired import paired
 from rivals.report.runs import read
-from rivals.report.tables import BUILDERS, Cell, Column, accuracy, blocks, bti, cost, overview
+from rivals.report.tables import Cell, Column, accuracy, blocks, bti, cost, overview
 from rivals.report.winner_plots import shared_winners, winner_map
+from rivals.report.write import TABLES
 
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
@@ -150,7 +152,7 @@ def test_means_and_deviations_are_those_of_the_seeds(runs: Path, report: Path) -
 
 
 def test_known_and_unknown_stand_side_by_side_and_subsets_say_so(report: Path) -> None:
-    for name in ("accuracy", "cost", "bti", "blocks"):
+    for name in ("accuracy", "paired", "cost", "bti", "blocks"):
         for ending in ("md", "csv", "tex"):
             assert SUBSET in (report / f"{name}.{ending}").read_text(), (name, ending)
     text = (report / "accuracy.md").read_text()
@@ -173,6 +175,21 @@ def test_the_effect_of_block_size(runs: Path) -> None:
     assert [row["paper %"].value for row in values] == [66.53, 65.40]
     assert [row["paper seconds"].value for row in values] == [1039.73, 785.93]
     assert [row["kept, nominal %"].value for row in values] == [12.5, 3.125]
+
+
+def test_differences_are_taken_seed_by_seed(tmp_path: Path) -> None:
+    for seed, level in enumerate((59.0, 58.0, 57.0)):
+        a_run(tmp_path / f"twta-{seed}", method="twta", seed=seed, level=60.0)
+        a_run(tmp_path / f"other-{seed}", method="random-ticket", seed=seed, level=level, units=8)
+    a_run(tmp_path / "alone", method="twta", seed=7, level=90.0)  # nobody to compare it with
+    a_run(tmp_path / "once", method="gpm", seed=0)  # one seed says nothing of its spread
+    (section,) = sections(read([tmp_path]))
+    (row,) = paired(section).rows
+    name, count, ahead, least, most = row
+    assert (name.text, count.value) == ("random-ticket", 3)
+    assert (ahead.value, ahead.deviation) == (pytest.approx(2.0), pytest.approx(1.0))
+    reach = 4.302653 / 3**0.5  # Student's t for two degrees of freedom, 97.5 %
+    assert (least.value, most.value) == (pytest.approx(2 - reach), pytest.approx(2 + reach))
 
 
 def test_what_is_forgotten(runs: Path) -> None:
@@ -328,9 +345,7 @@ def test_a_real_run_is_reported(finished: Path, tmp_path: Path, accepted: Accept
 
 def test_the_same_runs_give_the_same_bytes(runs: Path, report: Path) -> None:
     for table in ("accuracy", "cost", "bti"):
-        again = [
-            build(section) for section in sections(read([runs])) for build in [BUILDERS[table]]
-        ]
+        again = [build(section) for section in sections(read([runs])) for build in [TABLES[table]]]
         assert (
             markdown([(s, t) for s, t in zip(("cifar100", "digits"), again, strict=True)])
             == (report / f"{table}.md").read_text()

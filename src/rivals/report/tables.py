@@ -91,7 +91,7 @@ def accuracy(section: Section) -> Table:
             "The paper heads its TWTA figures J = 32, yet they equal J = 8 in its Table 4 where "
             "both are printed."
         )
-    return _finished(table, section)
+    return finished(table, section)
 
 
 def cost(section: Section) -> Table:
@@ -122,7 +122,7 @@ def cost(section: Section) -> Table:
     hosts = sorted({str(run.measured["host"]) for run in section.runs if "host" in run.measured})
     if hosts:
         table.notes.append(f"Seconds and memory were measured on {', '.join(hosts)}.")
-    return _finished(table, section)
+    return finished(table, section)
 
 
 def bti(section: Section) -> Table:
@@ -146,7 +146,7 @@ def bti(section: Section) -> Table:
             Cell(paper.figure("bti", section.benchmark, group.method, share)),
             _cell(group, lambda run: run.summary.get("forgetting")),
         ])  # fmt: skip
-    return _finished(table, section)
+    return finished(table, section)
 
 
 def blocks(section: Section) -> Table:
@@ -175,7 +175,7 @@ def blocks(section: Section) -> Table:
             _cell(group, lambda run: run.seconds),
             Cell(printed.get("seconds")),
         ])  # fmt: skip
-    return _finished(table, section)
+    return finished(table, section)
 
 
 OVERVIEWS = {
@@ -204,11 +204,6 @@ def overview(found: list[Section], name: str = "overview") -> Table:
     return _best(table, references)
 
 
-BUILDERS: dict[str, Callable[[Section], Table]] = {
-    "accuracy": accuracy, "cost": cost, "bti": bti, "blocks": blocks
-}  # fmt: skip
-
-
 def _who(group: Group) -> list[Cell]:
     return [Cell(text=group.label), Cell(float(len(group.runs)))]
 
@@ -218,7 +213,8 @@ def _cell(group: Group, of: Callable[[FinishedRun], Any]) -> Cell:
     return Cell(found.mean, found.deviation) if found else Cell()
 
 
-def _finished(table: Table, section: Section) -> Table:
+def finished(table: Table, section: Section) -> Table:
+    """With its subset, a word about the paper's columns, and the best marked."""
     if section.subset:
         table.data = [f"On a subset. {section.subset}."]
     if _printed(table):

@@ -13,9 +13,17 @@ from rivals.report.figures import Figure
 from rivals.report.formats import comma_separated, latex, markdown
 from rivals.report.groups import Section, sections
 from rivals.report.page import Chapter, page
+from rivals.report.paired import paired
 from rivals.report.runs import FinishedRun
-from rivals.report.tables import BUILDERS, OVERVIEWS, Table, overview
+from rivals.report.tables import OVERVIEWS, Table, accuracy, blocks, bti, cost, overview
 
+TABLES: dict[str, Callable[[Section], Table]] = {
+    "accuracy": accuracy,
+    "paired": paired,
+    "cost": cost,
+    "bti": bti,
+    "blocks": blocks,
+}
 PLOTS: tuple[Callable[[Section], Figure | None], ...] = (
     accuracy_plots.over_tasks,
     accuracy_plots.forgotten,
@@ -37,7 +45,7 @@ def write(runs: list[FinishedRun], out: Path, title: str) -> list[Path]:
     files = {"report.html": page(overviews, chapters, title)}
     for table in overviews:
         files |= _files(table.name, [("", "", table)])
-    for name in BUILDERS:
+    for name in TABLES:
         rows = [
             (chapter.section.title, chapter.section.subset, table)
             for chapter in chapters
@@ -55,7 +63,7 @@ def write(runs: list[FinishedRun], out: Path, title: str) -> list[Path]:
 
 
 def _chapter(section: Section) -> Chapter:
-    tables = [table for build in BUILDERS.values() if (table := build(section)).rows]
+    tables = [table for build in TABLES.values() if (table := build(section)).rows]
     figures = [figure for plot in PLOTS if (figure := plot(section)) is not None]
     return Chapter(section, tables, figures)
 
