@@ -24,7 +24,7 @@ def paired(section: Section) -> Table:
         Column("at least", "points", about="the lower end of the 95 % interval"),
         Column("at most", "points", about="its upper end"),
     ]
-    table = Table("paired", "TWTA against the others, seed by seed", columns)
+    table = Table("paired", "Ahead or behind, seed by seed", columns)
     first = next((group for group in section.groups if group.method == "twta"), None)
     for other in section.groups:
         if first is None or other is first:
