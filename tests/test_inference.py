@@ -10,6 +10,7 @@ from rivals.methods import gaussian, methods
 from rivals.methods.inference import RULES
 from rivals.methods.scores import Pixels, calibration, name_tasks, small
 from rivals.networks import NetworkPlan, NetworkSettings
+from rivals.runs.evaluate import inference_due
 from rivals.seeds import Seed
 from rivals.tasks import Examples, Preprocessing, Task
 from rivals.tickets import together
@@ -247,3 +248,8 @@ def test_different_pictures_are_told_apart_where_confidence_fails():
 def test_an_unknown_rule_is_refused():
     with pytest.raises(RivalsError, match="infer is 'luck'; use confidence, entropy"):
         make(infer="luck")
+
+
+def test_a_stream_is_inferred_five_times_and_a_short_one_at_every_task():
+    assert [n for n in range(1, 101) if inference_due(n, 100)] == [20, 40, 60, 80, 100]
+    assert [n for n in range(1, 4) if inference_due(n, 3)] == [1, 2, 3]

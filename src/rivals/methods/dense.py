@@ -1,7 +1,7 @@
 """The reference lines: ordinary networks trained in ordinary ways.
 
 finetune      one network of a ticket's shape, trained on task after task: it forgets
-joint         the same, trained at every task on the data of all tasks so far: the upper line
+joint         the same, trained on the data of all tasks so far, at every task or every few
 independent   a network of a ticket's shape for each task, from scratch
 chain         the same, each started as a copy of the one before
 """
@@ -144,7 +144,7 @@ class Finetune(Method):
 class JointSettings(DenseSettings):
     """How often everything is trained on."""
 
-    every: int = 1  # tasks from one training to the next; tasks in between are kept for it
+    every: int = 1  # tasks from one training to the next; should divide the number of tasks
 
     def __post_init__(self) -> None:
         super().__post_init__()
