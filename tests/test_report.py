@@ -21,9 +21,9 @@ from rivals.report import paper
 from rivals.report.accuracy_plots import over_tasks
 from rivals.report.cost_plots import front
 from rivals.report.formats import markdown, words
-from rivals.report.groups import sections
 from rivals.report.paired import paired
 from rivals.report.runs import read
+from rivals.report.sections import sections
 from rivals.report.tables import Cell, Column, accuracy, blocks, bti, cost, overview
 from rivals.report.winner_plots import shared_winners, winner_map
 from rivals.report.write import TABLES
@@ -301,6 +301,22 @@ def test_a_preset_that_changes_one_setting_is_named_by_the_setting(tmp_path: Pat
     a_run(tmp_path / "c", method="finetune", preset="small", units=4)
     (section,) = sections(read([tmp_path]))
     assert [group.label for group in section.groups][:2] == ["TWTA", "TWTA J = 8"]
+
+
+def test_a_table_tells_who_has_other_settings_than_most(tmp_path: Path) -> None:
+    for name, method in enumerate(("twta", "chain", "independent", "wsn", "gpm")):
+        folder = a_run(tmp_path / str(name), method=method)
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        wide = method in ("wsn", "gpm")
+        config["network"] = {"units": 4 if wide else 8, "widths": [8, 16]}
+        config["training"] = {"batch": 40 if wide else 20, "lr": 0.05, method: "its own"}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    (section,) = sections(read([tmp_path]))
+    said = "Settings that most systems here do not have: GPM, WSN: J = 4, batch 40."
+    assert said in accuracy(section).notes
+    assert said in cost(section).notes
+    section.groups = [group for group in section.groups if group.method in ("twta", "chain")]
+    assert not any("Settings" in note for note in accuracy(section).notes)
 
 
 def test_one_seed_has_no_deviation_and_little_is_enough(tmp_path: Path, accepted: Accepted) -> None:

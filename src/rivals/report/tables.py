@@ -12,6 +12,7 @@ from typing import Any
 
 from rivals.report import paper
 from rivals.report.groups import Group, Section, Spread, rank
+from rivals.report.labels import differences
 from rivals.report.runs import FinishedRun
 
 
@@ -91,6 +92,7 @@ def accuracy(section: Section) -> Table:
             "The paper heads its TWTA figures J = 32, yet they equal J = 8 in its Table 4 where "
             "both are printed."
         )
+    table.notes += _settings(section)
     return finished(table, section)
 
 
@@ -122,6 +124,7 @@ def cost(section: Section) -> Table:
     hosts = sorted({str(run.measured["host"]) for run in section.runs if "host" in run.measured})
     if hosts:
         table.notes.append(f"Seconds and memory were measured on {', '.join(hosts)}.")
+    table.notes += _settings(section)
     return finished(table, section)
 
 
@@ -206,6 +209,11 @@ def overview(found: list[Section], name: str = "overview") -> Table:
 
 def _who(group: Group) -> list[Cell]:
     return [Cell(text=group.label), Cell(float(len(group.runs)))]
+
+
+def _settings(section: Section) -> list[str]:
+    found = differences(section.groups)
+    return [f"Settings that most systems here do not have: {' '.join(found)}"] if found else []
 
 
 def _cell(group: Group, of: Callable[[FinishedRun], Any]) -> Cell:

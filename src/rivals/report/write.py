@@ -11,10 +11,11 @@ from rivals.files import make_folder, write_bytes
 from rivals.report import accuracy_plots, cost_plots, winner_plots
 from rivals.report.figures import Figure
 from rivals.report.formats import comma_separated, latex, markdown
-from rivals.report.groups import Section, sections
+from rivals.report.groups import Section
 from rivals.report.page import Chapter, page
 from rivals.report.paired import paired
 from rivals.report.runs import FinishedRun
+from rivals.report.sections import sections
 from rivals.report.tables import OVERVIEWS, Table, accuracy, blocks, bti, cost, overview
 
 TABLES: dict[str, Callable[[Section], Table]] = {
