@@ -335,6 +335,29 @@ def test_one_seed_has_no_deviation_and_little_is_enough(tmp_path: Path, accepted
     assert not (tmp_path / "out" / "plots" / "cifar100-winners.svg").exists()
 
 
+def test_a_report_is_made_again_from_the_files_it_keeps(
+    runs: Path, tmp_path: Path, accepted: Accepted
+) -> None:
+    (weights := runs / "c-twta-0" / "checkpoint").mkdir()
+    (weights / "weights.safetensors").write_bytes(b"large")
+    accepted("report", runs, "--out", tmp_path / "first", "--with-runs")
+    kept = tmp_path / "first" / "runs"
+    assert not list(kept.rglob("*.safetensors"))
+    accepted("report", kept, "--out", tmp_path / "second")
+    for file in (each for each in (tmp_path / "second").rglob("*") if each.is_file()):
+        first = tmp_path / "first" / file.relative_to(tmp_path / "second")
+        assert file.read_bytes() == first.read_bytes(), file
+    accepted("report", kept, "--out", tmp_path / "first", "--with-runs")  # onto itself
+    assert {path.name for path in kept.iterdir()} == {path.name for path in runs.iterdir()}
+
+
+def test_runs_of_one_name_are_not_mixed(runs: Path, tmp_path: Path, refused: Refused) -> None:
+    other = a_run(tmp_path / "elsewhere" / "c-twta-0", seed=7)
+    said = refused("report", runs, other, "--out", tmp_path / "out", "--with-runs")
+    assert "would share one folder" in said
+    assert not (tmp_path / "out" / "runs").exists()
+
+
 def test_a_real_run_is_reported(finished: Path, tmp_path: Path, accepted: Accepted) -> None:
     said = json.loads(accepted("report", finished, "--out", tmp_path / "out", "--json"))
     assert said["runs"] == [str(finished)]

@@ -20,16 +20,26 @@ def report(
     finished_only: Annotated[
         bool, typer.Option("--finished-only", help="Leave out runs that are not finished.")
     ] = False,
+    with_runs: Annotated[
+        bool,
+        typer.Option(
+            "--with-runs",
+            help="Copy what the report is made of to OUT/runs: results and settings, no weights.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as JSON.")
     ] = False,
 ) -> int:
     """Write tables (Markdown, CSV, LaTeX), plots and one HTML page about RUNS; torch not needed."""
     from rivals.report.runs import read
+    from rivals.report.sources import copy
     from rivals.report.write import write
 
     found = read(runs, finished_only)
     files = write(found, out, title)
+    if with_runs:
+        files += copy(found, out / "runs")
     if as_json:
         facts = {"runs": [str(run.path) for run in found], "files": [str(file) for file in files]}
         typer.echo(json.dumps(facts))

@@ -1,0 +1,47 @@
+"""What a report was made of, copied beside it: small files, from which it can be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rivals.errors import RivalsError
+from rivals.files import make_folder, write_bytes
+from rivals.report.runs import FinishedRun
+
+FILES = ("config.yaml", "results.json", "measured.json")
+
+
+def copy(runs: Iterable[FinishedRun], out: Path) -> list[Path]:
+    """The files of each run that a report reads, to `out`/<its folder>; no weights.
+
+    A run that is there already is replaced, others stay: a report can be made of several sessions.
+    """
+    by_name: dict[str, FinishedRun] = {}
+    for run in runs:
+        other = by_name.setdefault(run.path.resolve().name, run)
+        if other is not run:
+            raise RivalsError(
+                f"{other.path} and {run.path} would share one folder in {out}; rename one of them."
+            )
+    written = []
+    for name, run in by_name.items():
+        for file in _files(run.path):
+            target = out / name / file.relative_to(run.path)
+            if target.resolve() != file.resolve():
+                make_folder(target.parent)
+                write_bytes(target, _content(file))
+            written.append(target)
+    return written
+
+
+def _files(folder: Path) -> list[Path]:
+    here = [folder / name for name in FILES if (folder / name).is_file()]
+    return [*here, *sorted(folder.glob("tickets/*/ticket.json"))]
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise RivalsError(f"Could not read {file} ({error.strerror}).") from error
