@@ -25,6 +25,7 @@ from rivals.networks import RivalNetwork
 
 FOLDER = "tasks"
 BITS = [str(bits) for bits in range(1, 33)]  # that a winner may take
+CLAIMED = ("F16", "F32")  # types of claimed weights; F32 is how they were kept at first
 Shapes = dict[str, tuple[str, tuple[int, ...]]]  # by name: type and shape
 
 
@@ -93,9 +94,9 @@ def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
         kind, shape = found.get(name, ("", ()))
         columns = layer.source.blocks if layer.source else layer.weight.columns
         most = layer.rivals.blocks * columns
-        if kind != "F32" or len(shape) != 2 or not 0 <= shape[0] <= most:
+        if kind not in CLAIMED or len(shape) != 2 or not 0 <= shape[0] <= most:
             return name
-        wanted[name] = "F32", (shape[0], layer.weight.taps)
+        wanted[name] = kind, (shape[0], layer.weight.taps)
     differing = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     return differing[0][:80] if differing else ""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rivals.layers.shared import SharedWeight
+from rivals.layers.shared import KEPT, SharedWeight, kept
 
 
 class GeneratedWeight(SharedWeight):
@@ -20,7 +20,7 @@ class GeneratedWeight(SharedWeight):
         self.kept: dict[str, Tensor] = {}  # by task (edges, taps), in the order of `first`
 
     def put(self, task: str, values: Tensor) -> None:
-        self.kept[task] = values[self.claims[task].first].clone()
+        self.kept[task] = kept(values[self.claims[task].first])
 
     def owned(self, task: str) -> Tensor:
         return self.kept[task]
@@ -54,11 +54,11 @@ class GeneratedWeight(SharedWeight):
         cells = claim.first[blocks]  # (rows found, columns found)
         place = (claim.first.flatten().cumsum(0) - 1).view_as(claim.first)[blocks]
         row, column = torch.nonzero(cells, as_tuple=True)
-        values[at_rows[row], at_columns[column]] = self.kept[task][place[cells]]
+        values[at_rows[row], at_columns[column]] = self.kept[task][place[cells]].to(values.dtype)
         missing[at_rows[row], at_columns[column]] = False
 
     def move(self, task: str, heir: str, cells: Tensor) -> None:
-        claim, whole = self.claims[heir], torch.empty(*cells.shape, self.taps)
+        claim, whole = self.claims[heir], torch.empty(*cells.shape, self.taps, dtype=KEPT)
         whole[claim.first] = self.kept[heir]
         whole[cells] = self._whole(task)[cells]
         self.kept[heir] = whole[claim.first | cells]
@@ -66,7 +66,7 @@ class GeneratedWeight(SharedWeight):
     def _whole(self, task: str) -> Tensor:
         """What `task` owns, each edge in its place: (row blocks, column blocks, taps)."""
         first = self.claims[task].first
-        whole = torch.empty(*first.shape, self.taps)
+        whole = torch.empty(*first.shape, self.taps, dtype=KEPT)
         whole[first] = self.kept[task]
         return whole
 

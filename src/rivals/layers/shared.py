@@ -7,6 +7,9 @@ its value is untrained: a function of the seed.
 
 A task uses one unit of every block, so a claim is a table (row blocks, column blocks), and two
 claims meet in the cells whose row and column winners are the same in both.
+
+What a task claims is kept with 16 bits: half the bytes, and what a rounding of 2⁻¹¹ changes is not
+seen in accuracy (docs/research.md). It is computed with, and trained on, with 32.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from torch import Tensor
 
 from rivals.layers.seeded import standard_normal
 
+KEPT = torch.float16  # how claimed values are kept
+LARGEST = torch.finfo(KEPT).max
 AT_ONCE = 1 << 18  # numbers, when all rows are looked at: no table of all edges is ever made
 
 
@@ -49,7 +54,7 @@ class SharedWeight(ABC):
 
     @abstractmethod
     def put(self, task: str, values: Tensor) -> None:
-        """Take the values (row blocks, column blocks, taps) of the edges that `task` owns."""
+        """Keep the values (row blocks, column blocks, taps) of the edges that `task` owns."""
 
     @abstractmethod
     def move(self, task: str, heir: str, cells: Tensor) -> None:
@@ -112,9 +117,9 @@ class SharedWeight(ABC):
         self.put(task, values)
 
     def owned(self, task: str) -> Tensor:
-        """The values of the edges that `task` owns: (edges, taps)."""
+        """The values of the edges that `task` owns, as they are kept: (edges, taps)."""
         claim = self.claims[task]
-        return self.read(claim.rows, claim.columns)[claim.first]
+        return kept(self.read(claim.rows, claim.columns)[claim.first])
 
     def release(self, task: str) -> None:
         """A task no longer uses its slice. What others use moves to the earliest of them."""
@@ -136,6 +141,11 @@ class SharedWeight(ABC):
         self.rows, self.columns = rows, columns
 
 
+def kept(values: Tensor) -> Tensor:
+    """Values as a claim keeps them; what is larger than 16 bits can say becomes the largest."""
+    return values.clamp(-LARGEST, LARGEST).to(KEPT)
+
+
 class HeldWeight(SharedWeight):
     """All values in memory: what unprotected training needs, where every edge may change."""
 
@@ -152,8 +162,8 @@ class HeldWeight(SharedWeight):
 
     def put(self, task: str, values: Tensor) -> None:
         claim = self.claims[task]
-        old = self.read(claim.rows, claim.columns)
-        self.write(claim.rows, claim.columns, torch.where(claim.first.unsqueeze(2), values, old))
+        old, new = self.read(claim.rows, claim.columns), kept(values).to(values.dtype)
+        self.write(claim.rows, claim.columns, torch.where(claim.first.unsqueeze(2), new, old))
 
     def move(self, task: str, heir: str, cells: Tensor) -> None:
         pass

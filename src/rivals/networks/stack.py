@@ -82,7 +82,7 @@ def load_claims(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) ->
         if values.shape != (int(first.sum()), layer.weight.taps):
             raise damaged(task, f"has {tuple(values.shape)} weights in layer {number}")
         whole = torch.zeros(*first.shape, layer.weight.taps)
-        whole[first] = values
+        whole[first] = values.to(whole.dtype)
         layer.weight.claim(task, rows, columns, whole)
 
 
