@@ -72,6 +72,25 @@ def test_release_gives_edges_without_users_their_untrained_values(kind):
     assert torch.equal(everything(weight), untrained)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_claims_are_kept_with_16_bits_and_read_with_32(kind):
+    weight = kind(4, 4, 9, std=1.0, seed=0)
+    rows, columns = torch.tensor([0, 3]), torch.tensor([2, 1])
+    values = torch.randn(2, 2, 9, generator=torch.Generator().manual_seed(1))
+    values[0, 0, 0] = 1e6  # more than 16 bits can say
+    weight.claim("a", rows, columns, values)
+    read, owned = weight.read(rows, columns), weight.owned("a")
+    assert (read.dtype, owned.dtype) == (torch.float32, torch.float16)
+    assert torch.equal(read, owned.view_as(read).float())
+    assert read[0, 0, 0] == 65504
+    rest = values.flatten()[1:]
+    assert ((read.flatten()[1:] - rest).abs() <= rest.abs() / 2048 + 1e-7).all()
+    weight.claim("b", rows, columns, torch.zeros(2, 2, 9))
+    weight.release("a")  # what b uses moves to it
+    assert torch.equal(weight.read(rows, columns), read)
+    assert weight.owned("b").dtype == torch.float16
+
+
 @given(
     tickets=st.lists(st.tuples(*[st.integers(0, 2)] * 7), max_size=6),
     drops=st.lists(st.integers(0, 5), max_size=4),
