@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rivals.device import Model, Predictor, limits
+from rivals.device import Model, Predictor, limits, task_file
 from rivals.device.description import checksum
 from rivals.errors import RivalsError
 from rivals.files import digest
 from rivals.networks import networks
-from teaching import folder, teach
+from teaching import folder, marks, teach
 
 QUICKLY = settings(
     max_examples=60, deadline=None,
@@ -209,6 +211,20 @@ def test_nothing_is_imported_by_name(model: Path, name: str) -> None:
     described["network"]["name"] = name
     put(model, described)
     assert "is not as it should be at network/name" in safely(model)
+
+
+def test_models_of_32_bits_are_still_read(model: Path) -> None:
+    before, description = marks(model), content(model)
+    for task in description["tasks"]:
+        file = model / "tasks" / task["file"]
+        tensors = safetensors.torch.load_file(file)
+        assert any(tensor.dtype == torch.float16 for tensor in tensors.values())
+        wide = {name: t.float() if t.dtype == torch.float16 else t for name, t in tensors.items()}
+        name, sha256, data = task_file.encode(wide)
+        (model / "tasks" / name).write_bytes(data)
+        task |= {"file": name, "sha256": sha256, "bytes": len(data)}
+    put(model, description)
+    assert marks(model) == before
 
 
 @pytest.mark.parametrize(
