@@ -114,7 +114,9 @@ def test_a_kill_of_the_first_lesson(forge: Forge, taught: Path, tmp_path: Path) 
     words = ["learn", taught / "c", "--model", model, *WORDS]
     for moment in (0.02, 0.2, lambda _: model.exists(), half_written):
         strike(forge.start(*words), model, moment)
-        assert not (model / "model.json").exists()
+        if (model / "model.json").exists():  # it was quicker than who watched: then it is whole
+            assert list(marks(model)) == ["c"]
+            shutil.rmtree(model)
     assert forge.start(*words).wait() == 0
     assert [task.name for task in Model.open(model).tasks] == ["c"]
 
