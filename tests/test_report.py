@@ -355,7 +355,7 @@ def test_runs_of_one_name_are_not_mixed(runs: Path, tmp_path: Path, refused: Ref
     other = a_run(tmp_path / "elsewhere" / "c-twta-0", seed=7)
     said = refused("report", runs, other, "--out", tmp_path / "out", "--with-runs")
     assert "would share one folder" in said
-    assert not (tmp_path / "out" / "runs").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_real_run_is_reported(finished: Path, tmp_path: Path, accepted: Accepted) -> None:

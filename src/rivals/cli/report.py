@@ -33,13 +33,12 @@ def report(
 ) -> int:
     """Write tables (Markdown, CSV, LaTeX), plots and one HTML page about RUNS; torch not needed."""
     from rivals.report.runs import read
-    from rivals.report.sources import copy
+    from rivals.report.sources import by_folder, copy
     from rivals.report.write import write
 
     found = read(runs, finished_only)
-    files = write(found, out, title)
-    if with_runs:
-        files += copy(found, out / "runs")
+    kept = by_folder(found) if with_runs else {}  # refused before anything is written
+    files = write(found, out, title) + copy(kept, out / "runs")
     if as_json:
         facts = {"runs": [str(run.path) for run in found], "files": [str(file) for file in files]}
         typer.echo(json.dumps(facts))

@@ -12,20 +12,25 @@ from rivals.report.runs import FinishedRun
 FILES = ("config.yaml", "results.json", "measured.json")
 
 
-def copy(runs: Iterable[FinishedRun], out: Path) -> list[Path]:
-    """The files of each run that a report reads, to `out`/<its folder>; no weights.
-
-    A run that is there already is replaced, others stay: a report can be made of several sessions.
-    """
-    by_name: dict[str, FinishedRun] = {}
+def by_folder(runs: Iterable[FinishedRun]) -> dict[str, FinishedRun]:
+    """The runs by the names of their folders, which must differ if they are to lie side by side."""
+    found: dict[str, FinishedRun] = {}
     for run in runs:
-        other = by_name.setdefault(run.path.resolve().name, run)
+        other = found.setdefault(run.path.resolve().name, run)
         if other is not run:
             raise RivalsError(
-                f"{other.path} and {run.path} would share one folder in {out}; rename one of them."
+                f"{other.path} and {run.path} would share one folder; rename one of them."
             )
+    return found
+
+
+def copy(runs: dict[str, FinishedRun], out: Path) -> list[Path]:
+    """The files of each run that a report reads, to `out`/<its folder>; no weights.
+
+    A run that is there already is replaced, others stay.
+    """
     written = []
-    for name, run in by_name.items():
+    for name, run in runs.items():
         for file in _files(run.path):
             target = out / name / file.relative_to(run.path)
             if target.resolve() != file.resolve():
