@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from rivals.errors import RivalsError
-from rivals.layers.masks import pack, top_count, top_share, unpack
+from rivals.layers.masks import kth_smallest, pack, top_count, top_share, unpack
 from rivals.layers.scored import ThroughMask
 from rivals.methods import methods
 from rivals.methods.curation import Curation
@@ -39,6 +39,21 @@ def test_the_largest_are_counted_exactly_even_among_equals():
     values = torch.tensor([3.0, 1.0, 3.0, 3.0, 0.0])
     assert top_count(values, 2).tolist() == [True, False, True, False, False]
     assert [int(top_count(values, n).sum()) for n in range(7)] == [0, 1, 2, 3, 4, 5, 5]
+
+
+@pytest.mark.parametrize("kind", ["all different", "mostly zeros", "sorted", "a few in front"])
+@pytest.mark.parametrize("count", [1, 2, 1000, 50_000])
+def test_the_kth_smallest_is_that_of_sorting_whatever_a_sample_suggests(kind, count):
+    values = np.random.default_rng(count).random(count, dtype=np.float32)
+    if kind == "mostly zeros":
+        values[values < 0.7] = 0
+    elif kind == "sorted":
+        values.sort()
+    elif kind == "a few in front":  # where the sample looks, values are not like the others
+        values[:: max(1, count // 8192)] += 5
+    ordered = np.sort(values)
+    for k in {0, count // 8, count // 2, int(0.7 * count), int(0.999 * count), count - 1}:
+        assert kth_smallest(values, k) == ordered[k]
 
 
 @pytest.mark.parametrize("shape", [(3,), (5, 7), (2, 3, 3, 3)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,13 +12,26 @@ from torch import Tensor
 def top_share(values: Tensor, share: float) -> Tensor:
     """Where |values| are among the largest `share` of them: bool, at least one.
 
-    The limit is the k-th smallest with k = 1 + round((1 − share)(n − 1)), as in WSN; NumPy finds it
-    thirty times as fast as torch does.
+    The limit is the k-th smallest with k = 1 + round((1 − share)(n − 1)), as in WSN.
     """
     sizes = values.detach().abs()
     k = round((1 - share) * (sizes.numel() - 1))  # counted from 0
-    limit = float(np.partition(sizes.flatten().numpy(), k)[k])
-    return sizes >= limit
+    return sizes >= kth_smallest(sizes.flatten().numpy(), k)
+
+
+def kth_smallest(values: np.ndarray, k: int) -> float:
+    """The value that `k` others precede, exactly.
+
+    NumPy's selection is thirty times as fast as torch's. On millions of values it is three times as
+    fast again after a look at a sample, which says between which two values the answer must be.
+    """
+    sample = np.sort(values[:: max(1, len(values) // 8192)])
+    place, slack = round(k * len(sample) / len(values)), 2 * math.isqrt(len(sample))
+    low, high = sample[max(0, place - slack)], sample[min(len(sample) - 1, place + slack)]
+    below, between = int((values < low).sum()), values[(values >= low) & (values <= high)]
+    if not below <= k < below + len(between):  # the sample is off: near the ends, or by bad luck
+        below, between = 0, values
+    return float(np.partition(between, k - below)[k - below])
 
 
 def top_count(values: Tensor, count: int) -> Tensor:
@@ -27,7 +42,7 @@ def top_count(values: Tensor, count: int) -> Tensor:
     if count < 1:
         return torch.zeros(values.shape, dtype=torch.bool)
     place = len(flat) - count
-    limit = float(np.partition(flat.numpy(), place)[place])
+    limit = kth_smallest(flat.numpy(), place)
     chosen = flat > limit
     ties = torch.nonzero(flat == limit).flatten()
     chosen[ties[: count - int(chosen.sum())]] = True
