@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import threading
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,18 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
+def end_with_parent() -> None:
+    """For a worker: do not go on when the asking process was killed; every task done is saved."""
+    parent = parent_process()
+    assert parent is not None, "only a worker ends with its parent"
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     known = yaml.safe_load(QUESTIONS.read_text())
@@ -81,7 +95,7 @@ def main() -> None:
     words = parser.parse_args()
     for name in words.questions:
         question = known[name]
-        with ProcessPoolExecutor(words.workers, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(words.workers, get_context("spawn"), end_with_parent) as pool:
             waiting = {
                 (variant, seed): pool.submit(
                     run, question, settings or {}, seed, words.out / name / f"{variant}-{seed}"
