@@ -418,7 +418,7 @@ def test_stopped_and_killed_it_goes_on_to_the_same_bits(
     process = spawn(*words)
     wait_for(lambda: stored(first) > before[0] and stored(second) > before[1])
     workers = of_children(process.pid, "rivals.compare.worker")
-    assert len(workers) == 2
+    assert workers  # two; on a busy machine one may have ended before the kill
     process.kill()
     process.communicate()
     wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
@@ -427,7 +427,7 @@ def test_stopped_and_killed_it_goes_on_to_the_same_bits(
     printed, errors = process.communicate(timeout=240)
     assert (process.returncode, errors) == (0, "")
     ways = {run["how"] for run in json.loads(printed)["runs"]}
-    assert ways <= {"finished", "kept"}  # on a busy machine one may have ended before the kill
+    assert ways <= {"finished", "kept"}
     assert outcome(first) == outcome(uninterrupted)
     assert json.loads((first / "measured.json").read_text())["resumed"] >= 1
 
