@@ -3,9 +3,10 @@
     python benchmarks/research/ask.py winners --out runs/research --workers 2
 
 Every variant of a question learns the same streams, seed by seed, and the test images of every task
-are put out of reach: what is measured is accuracy on validation images, after the last task. Runs
-that are finished are read, not made again. Prints a table of means and deviations; the differences
-are those to the first variant, paired by seed.
+are put out of reach: what is measured is accuracy on validation images, after the last task. A run
+is named by what was asked, so one that is finished is read, not made again, whichever question asks
+for it. Prints a table of means and deviations; the differences are those to the first variant,
+paired by seed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import statistics
 import threading
 from concurrent.futures import ProcessPoolExecutor
+from hashlib import sha256
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -31,13 +33,17 @@ QUESTIONS = Path(__file__).with_name("questions.yaml")
 
 
 def run(question: dict[str, Any], variant: dict[str, Any], seed: int, out: Path) -> dict[str, Any]:
-    """The summary of one run; a folder with results is not run again."""
+    """The summary of one run below `out`; a folder with results is not run again."""
     torch.set_num_threads(1)
+    given = {**question.get("set", {}), **variant}
+    method = given.pop("method", "twta")
+    benchmark, preset = question["benchmark"], question["preset"]
+    asked = json.dumps([benchmark, preset, method, given], sort_keys=True)
+    digest = sha256(asked.encode()).hexdigest()[:8]
+    out = out / f"{benchmark}-{method.rpartition(':')[2]}-{digest}-{seed}"
     results = out / "results.json"  # written after every task
     if not (results.exists() and json.loads(results.read_text())["complete"]):
-        given = {**question.get("set", {}), **variant}
-        method = given.pop("method", "twta")
-        settings = resolve(question["benchmark"], method, question["preset"], seed, given)
+        settings = resolve(benchmark, method, preset, seed, given)
         work = prepare(settings, out, resume=out.exists())
         work.stream = OnValidation(work.stream)  # type: ignore[assignment]
         work.go()
@@ -97,9 +103,7 @@ def main() -> None:
         question = known[name]
         with ProcessPoolExecutor(words.workers, get_context("spawn"), end_with_parent) as pool:
             waiting = {
-                (variant, seed): pool.submit(
-                    run, question, settings or {}, seed, words.out / name / f"{variant}-{seed}"
-                )
+                (variant, seed): pool.submit(run, question, settings or {}, seed, words.out)
                 for seed in question["seeds"]
                 for variant, settings in question["variants"].items()
             }

@@ -60,8 +60,7 @@ class TWTA(Method):
     # A task comes -----------------------------------------------------------------------------
 
     def begin_task(self, task: Task) -> None:
-        s = self.settings
-        ancestor = next(reversed(self.known), None) if s.inherit == "previous" else None
+        s, ancestor = self.settings, self.ancestor(task)
         posteriors = make_room(self, task.name)
         decided = s.way == "trial" or self.compete_steps() == 0  # by the posteriors as they start
         chosen = [contenders(each, 1 if decided else s.contenders) for each in posteriors]
@@ -73,6 +72,10 @@ class TWTA(Method):
             self.settle()
         if s.way == "trial" and s.protect == "edges":
             self.trial = ancestor or ""
+
+    def ancestor(self, task: Task) -> str | None:
+        """Whose ticket the free edges of a new task start as copies of."""
+        return next(reversed(self.known), None) if self.settings.inherit == "previous" else None
 
     def preference(self) -> float:
         """What a unit with only free edges has ahead of one with none, in log π."""
