@@ -165,7 +165,8 @@ QUESTIONS = yaml.safe_load((ROOT / "benchmarks" / "research" / "questions.yaml")
 
 
 @pytest.mark.parametrize("name", list(QUESTIONS))
-def test_questions_for_research_are_valid(name: str) -> None:
+def test_questions_for_research_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks" / "research")
     question = QUESTIONS[name]
     for variant in question["variants"].values():
         given = {**question.get("set", {}), **variant}

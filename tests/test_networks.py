@@ -6,11 +6,13 @@ from torch import nn
 
 from rivals.errors import RivalsError
 from rivals.layers import Draw, GlobalPool, Masked, Settled, TWTALinear
+from rivals.layers.cut import PLAIN, run
 from rivals.networks import NetworkPlan, NetworkSettings, networks
 from rivals.runs.settings import resolve
 from rivals.seeds import Seed
 from rivals.tasks import Preprocessing
 from rivals.tickets import Ticket
+from rivals.tickets.architecture import WORDS
 
 TASK = "t.1"
 SHAPES = {"mlp": (1, 28, 28), "lenet": (1, 16, 16), "alexnet": (3, 20, 20)}
@@ -217,6 +219,19 @@ def test_what_a_ticket_cannot_hold_is_refused_before_training():
 
     with pytest.raises(RivalsError, match="cannot hold the operation 'sin'"):
         own(lambda kind: nn.Sequential(GlobalPool(), kind.linear(8), Odd())).rivals(Seed(0))
+
+
+def test_a_layer_that_a_ticket_cannot_hold_is_refused_before_training():
+    class Odd(nn.Module):
+        def forward(self, flow):
+            return flow.map(lambda values: run(nn.Tanh(), values))
+
+    with pytest.raises(RivalsError, match="cannot hold a layer of the kind Tanh; it is made of"):
+        own(lambda kind: nn.Sequential(GlobalPool(), kind.linear(8), Odd())).rivals(Seed(0))
+
+
+def test_what_a_ticket_holds_has_a_word_in_its_file():
+    assert set(PLAIN) == set(WORDS)
 
 
 def test_a_body_built_by_hand_has_no_dense_twin():

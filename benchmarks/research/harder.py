@@ -1,7 +1,7 @@
 """TWTA whose pictures are made harder while it learns, for the question `harder`.
 
 erased   a square of so many pixels, somewhere, is grey
-mixed    images are blended in pairs, the other one at most so strongly (mixup, Zhang et al. 2018)
+mixed    images are blended in pairs, the other one at most so strongly (mixup)
 tinted   brightness, contrast and colour change by up to so much
 dropped  so large a share of the features is left out
 """

@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 from rivals.errors import RivalsError
 
 FRESH = (nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.AdaptiveAvgPool2d)  # give no view of their input
+PLAIN = (*FRESH, nn.ReLU, nn.Identity, nn.Flatten)  # what a ticket is made of
 PlainLayer = TypeVar("PlainLayer", nn.Linear, nn.Conv2d)
 
 
@@ -32,6 +33,12 @@ class Cutter(fx.Tracer):
         return fx.Proxy(self.graph.placeholder("images"), self)
 
     def emit(self, module: nn.Module, values: Any) -> Any:
+        if type(module) not in PLAIN:
+            known = ", ".join(kind.__name__ for kind in PLAIN)
+            raise RivalsError(
+                f"A ticket cannot hold a layer of the kind {type(module).__name__}; "
+                f"it is made of {known} and of sums."
+            )
         name = f"{type(module).__name__.lower()}{len(self.layers)}"
         self.layers[name] = module
         return self.create_proxy("call_module", name, (values,), {})
