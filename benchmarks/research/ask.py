@@ -1,6 +1,7 @@
 """Answer the questions of questions.yaml on validation data; docs/research.md is made of them.
 
     python benchmarks/research/ask.py winners --out runs/research --workers 2
+    python benchmarks/research/ask.py wide --only iCaRL     # the variants so named
 
 Every variant of a question learns the same streams, seed by seed, and the test images of every task
 are put out of reach: what is measured is accuracy on validation images, after the last task. A run
@@ -98,18 +99,22 @@ def main() -> None:
     parser.add_argument("questions", nargs="+", choices=list(known))
     parser.add_argument("--out", type=Path, default=Path("runs/research"))
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--only", default="", help="the variants whose names have this in them")
     words = parser.parse_args()
     for name in words.questions:
         question = known[name]
+        variants = {k: v or {} for k, v in question["variants"].items() if words.only in k}
+        if not variants:
+            parser.error(f"'{name}' has no variant with '{words.only}' in its name")
         with ProcessPoolExecutor(words.workers, get_context("spawn"), end_with_parent) as pool:
             waiting = {
-                (variant, seed): pool.submit(run, question, settings or {}, seed, words.out)
+                (variant, seed): pool.submit(run, question, settings, seed, words.out)
                 for seed in question["seeds"]
-                for variant, settings in question["variants"].items()
+                for variant, settings in variants.items()
             }
             found = {
                 variant: [waiting[variant, seed].result() for seed in question["seeds"]]
-                for variant in question["variants"]
+                for variant in variants
             }
         print(f"## {name}: {question['asks']}\n\n{table(found)}\n", flush=True)
 
