@@ -24,6 +24,7 @@ from rivals.layers import Draw, Masked, Rivals, Settled, Slice
 from rivals.layers.competition import anneal, live_count
 from rivals.methods import twta_state
 from rivals.methods.method import Method, methods
+from rivals.methods.twta_gradients import density, drop_gradients
 from rivals.methods.twta_room import contenders, make_room
 from rivals.methods.twta_settings import TWTASettings
 from rivals.methods.twta_trial import least, movement, take_back
@@ -133,34 +134,10 @@ class TWTA(Method):
 
     def adjust_gradients(self, batch: Batch) -> None:
         """Drop gradients of protected edges and of units that `gradient_keep` leaves out."""
-        assert self.selection is not None
-        for layer, part in self.selection.slices.items():
-            assert part.leaf.grad is not None
-            if part.free is not None:
-                part.leaf.grad *= part.free
-            if self.competing and self.settings.gradient_keep != "all":
-                rows = self.selection.live(layer.rivals).ids
-                part.leaf.grad[~self.kept_rows(layer.rivals, rows)] = 0
+        drop_gradients(self)
         if self.position.step % DENSITY_EVERY == 0:
-            gradients = [part.leaf.grad for part in self.slices() if part.leaf.grad is not None]
-            moving = sum(int(gradient.count_nonzero()) for gradient in gradients)
-            self.density[0] += moving / self.network.weight_count()
+            self.density[0] += density(self)
             self.density[1] += 1
-
-    def kept_rows(self, rivals: Rivals, rows: Tensor) -> Tensor:
-        """Which live units keep their gradient: the draw's winner, or those above the threshold."""
-        if self.settings.gradient_keep == "threshold":
-            posterior = torch.softmax(rivals.posteriors[self.current].detach(), 1)
-            return (posterior.T.flatten() >= self.settings.gradient_threshold)[rows]
-        assert self.selection is not None
-        strength = self.selection.live(rivals).backward
-        assert strength is not None
-        if strength.dim() == 2:
-            strength = strength.mean(0)
-        best = strength.detach().view(-1, rivals.blocks).argmax(0)  # (live of a block, blocks)
-        kept = torch.zeros(len(rows), dtype=torch.bool)
-        kept[best * rivals.blocks + torch.arange(rivals.blocks)] = True
-        return kept
 
     def update(self) -> None:
         """SGD. While units compete, slices move without momentum and are written back at once."""
