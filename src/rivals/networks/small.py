@@ -19,7 +19,8 @@ def mlp(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
 def conv_small(kind: Kind, widths: tuple[int, ...] = ()) -> nn.Module:
     """A 3×3 convolution for each width, 64-128-256, halving the picture, and the mean at the end.
 
-    128-256-512-832 gives the best ticket below 0.1 M weights that was found (docs/research.md).
+    Of tickets with 0.1 M weights at most, those of 128-256-512-832 and 160-256-384-512-704 are the
+    best that were found, the latter after fewer epochs (docs/research.md).
     """
     *halving, last = widths or (64, 128, 256)
     parts: list[nn.Module] = []
