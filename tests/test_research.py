@@ -9,6 +9,7 @@ import torch
 from rivals.layers import Masked
 from rivals.networks import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
+from rivals.state import Part
 from toys import accuracy, lessons, make, same_bits, teach, ticket_bits
 
 RESEARCH = Path(__file__).parents[1] / "benchmarks" / "research"
@@ -64,6 +65,36 @@ def test_where_nothing_is_changed_a_variant_is_twta(method, settings):
     assert same_bits(
         ticket_bits(taught(method, **settings), last), ticket_bits(taught("twta"), last)
     )
+
+
+@pytest.mark.parametrize(("method", "settings"), VARIANTS)
+def test_a_variant_that_was_stopped_goes_on_to_the_same_bits(method, settings):
+    first, second = lessons(2)
+    whole, cut = (teach(make(method, epochs=4, **settings), first.task) for _ in range(2))
+    teach(whole, second.task)
+    cut.start(second.task)
+    steps = iter(range(5))
+
+    def stop(step):
+        if next(steps) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cut.learn(second.task, stop)
+    again = make(method, epochs=4, **settings)
+    again.load(copied(cut.state()))
+    again.learn(second.task, lambda step: None)
+    again.finish(second.task)
+    name = second.task.name
+    assert same_bits(ticket_bits(again, name), ticket_bits(whole, name))
+
+
+def copied(state):
+    """As a checkpoint would give it back."""
+    return {
+        name: Part({key: t.detach().clone() for key, t in part.tensors.items()}, part.facts)
+        for name, part in state.items()
+    }
 
 
 def test_a_probe_finds_the_ancestor_that_knows_the_classes():

@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 from rivals.memory import Budget, ExemplarMemory, UnlabelledPool
 from rivals.methods.method import Step
+from rivals.methods.remembering import Remembering
 from rivals.methods.twta import TWTA
 from rivals.methods.twta_settings import TWTASettings
 from rivals.networks import NetworkPlan
 from rivals.seeds import Seed
+from rivals.state import Part, State
 from rivals.tasks import Batch, Task
 from rivals.tasks.augment import augment
 
@@ -35,7 +37,7 @@ class RehearsingSettings(TWTASettings):
     kept: int = 10  # images of each class
 
 
-class Rehearsing(TWTA):
+class Rehearsing(Remembering, TWTA):
     """TWTA with a memory of exemplars."""
 
     settings: RehearsingSettings
@@ -45,12 +47,10 @@ class Rehearsing(TWTA):
         super().__init__(plan, settings, seed)
         budget = Budget(per_class=settings.kept)
         self.memory = ExemplarMemory(budget, "reservoir", seed.child("memory"))
-        self.firsts: dict[str, int] = {}  # of each task's classes among all
         self.second = torch.empty(0)  # the head that is thrown away: (classes before, features)
 
     def begin_task(self, task: Task) -> None:
         before = sum(len(known.classes) for known in self.known.values())
-        self.firsts[task.name] = before
         features = self.network.end.blocks if self.network.end else self.network.features
         generator = self.seed.child("second", task.name).torch()
         noise = torch.randn(before, features, generator=generator)
@@ -68,11 +68,13 @@ class Rehearsing(TWTA):
             return super().loss(batch)
         seed = self.seed.child("replay", batch.task, self.position.step)
         images, labels = [], []
+        sizes = torch.tensor([0, *(len(known.classes) for known in self.known.values())])
+        firsts = dict(zip(self.known, sizes.cumsum(0).tolist(), strict=False))
         for part in self.memory.sample(len(batch.labels), seed, without=batch.task):
             generator = seed.child(part.task).torch()
             moved = augment(part.raw, self.settings.augmentation, generator)
             images.append(self.known[part.task].preprocessing(moved))
-            labels.append(part.labels + self.firsts[part.task])
+            labels.append(part.labels + firsts[part.task])
         network = self.network.learning(True)
         flow = network.flow(torch.cat(images), batch.task, self.selection)
         replayed = F.cross_entropy(F.linear(flow.values, self.second), torch.cat(labels))
@@ -95,8 +97,12 @@ class Rehearsing(TWTA):
         self.estimate_norms(task)
         super().end_task(task)
 
-    def footprint(self) -> dict[str, int]:
-        return {**super().footprint(), "exemplars": sum(self.memory.bytes().values())}
+    def state(self) -> State:
+        return {**super().state(), "second": Part({"head": self.second.detach()})}
+
+    def load(self, state: State) -> None:
+        self.second = state["second"].tensors["head"].requires_grad_()
+        super().load(state)
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,8 @@ class Pretext(TWTA):
     def learn_what_is_up(self, task: Task, pool: UnlabelledPool) -> None:
         s, network = self.settings, self.network.learning(True)
         head = nn.Linear(network.end.blocks if network.end else network.features, TURNS)
-        nn.init.zeros_(head.weight)
+        for parameter in head.parameters():
+            nn.init.zeros_(parameter)
         parameters = [*(part.leaf for part in self.slices()), *self.norms(), *head.parameters()]
         optimiser = torch.optim.SGD(parameters, s.lr, s.momentum, weight_decay=s.weight_decay)
         step, steps = 0, s.pretext_epochs * -(-len(pool) // s.pretext_batch)
