@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.runs.settings import parse_overrides, resolve
-from rivals.runs.start import prepare
-from rivals.tasks.on_validation import OnValidation
+from rivals.experiment.run_settings import parse_overrides, resolve
+from rivals.experiment.start import prepare
+from rivals.streams.on_validation import OnValidation
 
 SEED = 9
 

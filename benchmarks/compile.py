@@ -10,10 +10,10 @@ import time
 
 import torch
 
-from rivals.bench.plain import PlainTraining, alexnet
-from rivals.bench.sizes import Sizes
-from rivals.bench.steps import plain_training
-from rivals.bench.timing import interleave
+from rivals.experiment.bench.bench_sizes import Sizes
+from rivals.experiment.bench.plain_networks import PlainTraining, alexnet
+from rivals.experiment.bench.steps import plain_training
+from rivals.experiment.bench.timing import interleave
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ def rivals(*words: str | Path) -> Spent:
 def pictures(place: Path, name: str, side: int, classes: int, count: int) -> Path:
     """`count` pictures a class of a data set, or drawn at random where it is not there."""
     try:
-        from rivals.data.load import load
+        from rivals.streams.data.loading import load
 
         data = load(name)
         chosen = {

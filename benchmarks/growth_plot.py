@@ -8,7 +8,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot
 
-from rivals.runs.results import read_results
+from rivals.experiment.results import read_results
 
 
 def smooth(values: list[float], width: int = 9) -> list[float]:

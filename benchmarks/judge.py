@@ -17,14 +17,14 @@ from pathlib import Path
 
 import torch
 
-from rivals.methods.inference import RULES
-from rivals.methods.judge import Judgement
-from rivals.metrics.calibration import expected_error
-from rivals.runs.settings import resolve
-from rivals.runs.start import prepare
-from rivals.tasks import Examples
-from rivals.tasks.augment import augment
-from rivals.tasks.on_validation import OnValidation
+from rivals.experiment.calibration import expected_error
+from rivals.experiment.run_settings import resolve
+from rivals.experiment.start import prepare
+from rivals.naming.judge import Judgement
+from rivals.naming.rules import RULES
+from rivals.streams.augment import augment
+from rivals.streams.on_validation import OnValidation
+from rivals.streams.task import Examples
 
 PRESETS = {
     "digits": "default", "five-datasets": "compare", "pmnist": "compare",

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import torch
 
-from rivals.bench.growth import Filled
-from rivals.bench.noise import noise_task
-from rivals.bench.plain import LAYOUTS
-from rivals.bench.probe import ask
-from rivals.bench.row import number
-from rivals.bench.sizes import Sizes
-from rivals.bench.steps import PhaseSteps, plain_training
-from rivals.bench.timing import Variant, fastest, interleave
+from rivals.experiment.bench.bench_row import number
+from rivals.experiment.bench.bench_sizes import Sizes
+from rivals.experiment.bench.growth import Filled
+from rivals.experiment.bench.noise_stream import noise_task
+from rivals.experiment.bench.plain_networks import LAYOUTS
+from rivals.experiment.bench.probe import ask
+from rivals.experiment.bench.steps import PhaseSteps, plain_training
+from rivals.experiment.bench.timing import Variant, fastest, interleave
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 ROUNDS = 7

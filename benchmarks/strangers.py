@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rivals.data.load import load
-from rivals.device import Predictor
-from rivals.memory.pictures import fitted
+from rivals.baselines.memory.pool_pictures import fitted
+from rivals.model.predictor import Predictor
+from rivals.streams.data.loading import load
 
 COUNT = 200
 STRANGE = {"SVHN": "svhn", "notMNIST": "notmnist", "Omniglot": "omniglot", "CIFAR-100": "cifar-100"}

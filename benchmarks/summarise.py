@@ -10,7 +10,7 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from rivals.runs.results import read_results
+from rivals.experiment.results import read_results
 
 COLUMNS = {
     "task known %": lambda r: r["summary"]["accuracy"]["task_known"],

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import torch
 
-from rivals.bench.timing import fastest, interleave
-from rivals.methods import scores
-from rivals.methods.scores import SCORES, Output, Standardised, name_tasks
-from rivals.networks import NetworkPlan, NetworkSettings
-from rivals.runs.loop import Run
-from rivals.runs.settings import resolve
-from rivals.runs.start import prepare
+from rivals.experiment.bench.timing import fastest, interleave
+from rivals.experiment.loop import Run
+from rivals.experiment.run_settings import resolve
+from rivals.experiment.start import prepare
+from rivals.naming import scores
+from rivals.naming.scores import SCORES, Output, Standardised, name_tasks
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
-from rivals.tasks import Preprocessing
-from rivals.tickets.together import Together
+from rivals.streams.task import Preprocessing
+from rivals.tickets.parallel import ParallelTickets
 
 BENCHMARKS = {
     "digits": {},
@@ -59,7 +59,7 @@ def measure(run: Run, seed: int) -> dict[str, list[float]]:
     rules = {**SCORES, **OTHERS}
     kept = {name: [] for name in rules}
     for lesson in lessons:
-        own = Together([method.ticket(lesson.task.name)], [lesson.task.preprocessing])
+        own = ParallelTickets([method.ticket(lesson.task.name)], [lesson.task.preprocessing])
         for name, rule in rules.items():
             kept[name].append(rule.keep(lesson.task, lambda images, own=own: own(images)[0]))
     found = {name: [] for name in (*rules, "task known")}
@@ -126,7 +126,7 @@ def time(count: int, rounds: int) -> None:
     tickets = [cut(plan.native(Seed(number))) for number in range(count)]
     prepare = Preprocessing(255.0, (0.5,) * 3, (0.25,) * 3)
     raw = torch.randint(0, 256, (40, 3, 32, 32), generator=Seed(0).torch(), dtype=torch.uint8)
-    together = Together(tickets, [prepare] * count)
+    together = ParallelTickets(tickets, [prepare] * count)
     rule = SCORES["pixels+confidence"]
     train = torch.randint(0, 256, (200, 3, 32, 32), generator=Seed(1).torch(), dtype=torch.uint8)
     kept = rule.keep(_Task(train), None)

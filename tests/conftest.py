@@ -18,9 +18,9 @@ import pytest
 import torch
 
 from rivals.cli.main import main
-from rivals.runs.loop import Interrupted
-from rivals.runs.settings import parse_overrides, resolve
-from rivals.runs.start import prepare
+from rivals.experiment.loop import Interrupted
+from rivals.experiment.run_settings import parse_overrides, resolve
+from rivals.experiment.start import prepare
 
 CHANGES = ["tasks=2", "epochs=2", "batch=160", "network=mlp", "widths=16-16", "units=2"]
 

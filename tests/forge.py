@@ -85,8 +85,7 @@ def child(words: list[str], limit: int | None) -> None:
 def serve() -> None:
     import torch
 
-    import rivals.cli.learn_screen
-    import rivals.device  # noqa: F401
+    import rivals.model.learning  # noqa: F401
 
     torch.set_num_threads(1)
     torch.optim.SGD([torch.zeros(1)])  # torch imports half of itself when the first one is made

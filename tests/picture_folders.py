@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from rivals.data.load import load
+from rivals.streams.data.loading import load
 
 TASKS = {  # task: data set, its classes
     "digits": ("mnist", (0, 1, 2, 3, 4)),

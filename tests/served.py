@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from PIL import Image, ImageDraw
 
-from rivals.web.training import Training
+from rivals.web.training_job import TrainingJob
 
 
 class Served:
@@ -62,7 +62,7 @@ class Served:
             self.kill()
         trainings = self.model.with_name(f"{self.model.name}.collected") / "trainings"
         for place in trainings.glob("*"):
-            Training(place).stop()
+            TrainingJob(place).stop()
 
     def kill(self) -> None:
         """Without a word, as a loss of power would."""

@@ -9,10 +9,11 @@ import torch
 from sklearn.datasets import load_sample_images
 from torch import nn
 
-from rivals.layers import Activation, Flatten, MaxPool
-from rivals.networks import networks
-from rivals.tasks import Examples, Lesson, Preprocessing, Task
-from rivals.tickets import Ticket
+from rivals.nn.activations import Activation, Flatten, MaxPool
+from rivals.nn.network_plan import networks
+from rivals.streams.stream import StreamItem
+from rivals.streams.task import Examples, Preprocessing, Task
+from rivals.tickets.ticket import Ticket
 from toys import accuracy, lessons, make, teach
 
 SIDE = 32
@@ -56,7 +57,7 @@ def photographs():
     train, test = found.subset(torch.arange(40, len(order))), found.subset(torch.arange(40))
     prepare = Preprocessing(255.0, (0.4, 0.4, 0.4), (0.25, 0.25, 0.3))
     task = Task("where from", ("a temple", 'Blüte "?'), train, test, prepare)
-    return Lesson(task, test)
+    return StreamItem(task, test)
 
 
 @functools.cache

@@ -11,7 +11,8 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from rivals.device import Learned, Model, learn
+from rivals.model.folder import Model
+from rivals.model.learning import Learned, learn
 
 QUICK: dict[str, Any] = {"network": "mlp", "size": 8, "grey": True, "epochs": 4}
 WORDS = ["--network", "mlp", "--size", "8", "--grey", "--epochs", "4"]

@@ -9,9 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from rivals.layers import TWTAConv2d
-from rivals.layers.competition import gumbel, relaxed_sample
-from rivals.tasks import epoch
+from rivals.nn.competition import gumbel, relaxed_sample
+from rivals.nn.twta_layers import TWTAConv2d
+from rivals.streams.batching import epoch
 from toys import lessons, make, shortened
 
 NETWORK = {"network": "lenet", "widths": (8, 8, 12), "units": 4}

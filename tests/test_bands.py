@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from rivals.cli.main import main
-from rivals.compare.bands import Band, parse, verdicts
-from rivals.compare.grid import from_file
 from rivals.errors import RivalsError
-from rivals.runs.measured import revision
+from rivals.experiment.grid.expectations import Band, parse, verdicts
+from rivals.experiment.grid.grid_file import from_file
+from rivals.experiment.measurements import revision
 from rivals.seeds import Seed
-from rivals.tasks.gaussians import Gaussians, GaussianSettings
+from rivals.streams.gaussians import Gaussians, GaussianSettings
 
 ROOT = Path(__file__).parent.parent
 

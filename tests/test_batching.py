@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from rivals.seeds import Seed
-from rivals.tasks import Batching, epoch
-from rivals.tasks.augment import augment, random_crop, random_flip
+from rivals.streams.augment import augment, random_crop, random_flip
+from rivals.streams.batching import Batching, epoch
 from toys import lessons, shortened
 
 TASK = lessons(1, "digits-permuted")[0].task

@@ -11,13 +11,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from rivals.bench import deploy, growth, load, memory, probe, suites
-from rivals.bench.machine import machine, peak_memory, resident_memory
-from rivals.bench.row import Row, at_least, at_most, number
-from rivals.bench.sizes import TINY, Sizes
-from rivals.bench.timing import Times, fastest, interleave, quartiles, ratio
-from rivals.cli import bench as verb
+from rivals.cli import bench_command as verb
 from rivals.errors import RivalsError
+from rivals.experiment.bench import bench_deploy as deploy
+from rivals.experiment.bench import bench_load as load
+from rivals.experiment.bench import bench_memory as memory
+from rivals.experiment.bench import growth, probe, suites
+from rivals.experiment.bench.bench_row import Row, at_least, at_most, number
+from rivals.experiment.bench.bench_sizes import TINY, Sizes
+from rivals.experiment.bench.machine import machine, peak_memory, resident_memory
+from rivals.experiment.bench.timing import Times, fastest, interleave, quartiles, ratio
 
 NAMES = {
     "train": {
@@ -152,11 +155,11 @@ def test_extra_memory_is_measured_in_a_process_of_its_own() -> None:
 
 CRASH = """
 import torch
-from rivals.bench.noise import noise_task
-from rivals.methods import methods
-from rivals.networks import NetworkPlan, NetworkSettings
+from rivals.experiment.bench.noise_stream import noise_task
+from rivals.learn.method import methods
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
-from rivals.tasks import Batch
+from rivals.streams.task import Batch
 
 torch.set_num_threads(1)
 settings = NetworkSettings(network="resnet-small", widths=(64, 128, 64), units=8)

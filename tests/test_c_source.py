@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from machines import need
+from rivals.deploy.c.c_network import IMAGE, CNetwork, CStep, generate, take_apart
+from rivals.deploy.c.c_source import quoted
+from rivals.deploy.c.static_memory import Buffer, place, plan
 from rivals.errors import RivalsError
-from rivals.export.c.memory import Buffer, place, plan
-from rivals.export.c.network import IMAGE, Network, Step, generate, take_apart
-from rivals.export.c.source import quoted
 from shipped import NETWORKS, shipped
 
 pytestmark = pytest.mark.xdist_group("c")  # one process makes the tickets
@@ -37,16 +37,16 @@ def test_buffers_that_meet_lie_apart(facts) -> None:
     )
 
 
-def chain(*steps: Step, **shapes: tuple[int, ...]) -> Network:
-    return Network("", steps, {IMAGE: (1, 4), "scores": (1, 2), **shapes}, 0)
+def chain(*steps: CStep, **shapes: tuple[int, ...]) -> CNetwork:
+    return CNetwork("", steps, {IMAGE: (1, 4), "scores": (1, 2), **shapes}, 0)
 
 
 def test_a_value_is_written_over_only_when_nobody_reads_it_again() -> None:
-    relu, use = Step("f", "Relu", (IMAGE, "a")), Step("g", "Gemm", ("a", "w", "scores"))
+    relu, use = CStep("f", "Relu", (IMAGE, "a")), CStep("g", "Gemm", ("a", "w", "scores"))
     assert plan(chain(relu, use, a=(1, 4)), prepares=True).floats == 4
-    again = Step("h", "Add", ("a", IMAGE, "b"))
+    again = CStep("h", "Add", ("a", IMAGE, "b"))
     kept = plan(
-        chain(relu, again, Step("g", "Gemm", ("b", "w", "scores")), a=(1, 4), b=(1, 4)), True
+        chain(relu, again, CStep("g", "Gemm", ("b", "w", "scores")), a=(1, 4), b=(1, 4)), True
     )
     assert kept.floats == 8
     assert kept.starts["a"] != kept.starts[IMAGE]
@@ -54,7 +54,7 @@ def test_a_value_is_written_over_only_when_nobody_reads_it_again() -> None:
 
 
 def test_the_image_of_a_caller_is_not_written_over() -> None:
-    relu, use = Step("f", "Relu", (IMAGE, "a")), Step("g", "Gemm", ("a", "w", "scores"))
+    relu, use = CStep("f", "Relu", (IMAGE, "a")), CStep("g", "Gemm", ("a", "w", "scores"))
     memory = plan(chain(relu, use, a=(1, 4)), prepares=False)
     assert memory.starts == {"a": 0}
 

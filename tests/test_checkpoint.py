@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from rivals.errors import RivalsError
-from rivals.methods import Part
-from rivals.runs.checkpoint import Checkpoint, CheckpointFolder
+from rivals.experiment.checkpoint import Checkpoint, CheckpointFolder
+from rivals.learn.state import StatePart
 
 Tree = Callable[[Path], dict[str, str]]
 
@@ -22,9 +22,9 @@ def checkpoint(step: int, fixed: float = 1.0) -> Checkpoint:
     """A checkpoint with a part that stays, one that changes, and one without tensors."""
     generator = torch.Generator().manual_seed(step)
     state = {
-        "common": Part(facts={"step": step, "shares": [0.1, 1e-9, 1 / 3]}),
-        "task/a": Part({"weight": torch.full((3, 2), fixed)}, fixed=True),
-        "working": Part(
+        "common": StatePart(facts={"step": step, "shares": [0.1, 1e-9, 1 / 3]}),
+        "task/a": StatePart({"weight": torch.full((3, 2), fixed)}, fixed=True),
+        "working": StatePart(
             {
                 "weight": torch.randn(4, 3, generator=generator),
                 "rows": torch.arange(step),
@@ -62,7 +62,9 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 
 def test_tensors_may_share_memory_and_be_views(tmp_path: Path) -> None:
     matrix = torch.arange(12.0).view(3, 4)
-    state = {"a": Part({"whole": matrix, "again": matrix, "turned": matrix.T, "row": matrix[1]})}
+    state = {
+        "a": StatePart({"whole": matrix, "again": matrix, "turned": matrix.T, "row": matrix[1]})
+    }
     CheckpointFolder(tmp_path).save(Checkpoint(0, {}, {}, state))
     loaded = CheckpointFolder(tmp_path).load().state["a"].tensors
     assert {k: t.tolist() for k, t in loaded.items()} == {

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rivals.runs.folder import RunFolder
-from rivals.runs.settings import resolve
+from rivals.experiment.run_folder import RunFolder
+from rivals.experiment.run_settings import resolve
 from rivals.seeds import Seed
-from rivals.tasks import streams
-from rivals.tickets import Ticket
+from rivals.streams.stream import streams
+from rivals.tickets.ticket import Ticket
 
 Accepted = Callable[..., str]
 Refused = Callable[..., str]

@@ -18,16 +18,16 @@ import yaml
 from rich.console import Console
 
 from rivals.cli.compare_screen import CompareScreen
-from rivals.compare.comparison import Comparison, Outcome
-from rivals.compare.engine import Ended, Event, Job, Progress
-from rivals.compare.expected import Expected, longest_first
-from rivals.compare.found import look
-from rivals.compare.grid import Planned, from_file, from_words
-from rivals.compare.processes import Processes, Worker
 from rivals.errors import RivalsError
-from rivals.files import Lock, write_json
-from rivals.runs.settings import parse_overrides, resolve
-from rivals.runs.start import prepare
+from rivals.experiment.grid.comparison import Comparison, Outcome
+from rivals.experiment.grid.engine import Ended, Event, GridJob, Progress
+from rivals.experiment.grid.expected import Expected, longest_first
+from rivals.experiment.grid.grid_file import Planned, from_file, from_words
+from rivals.experiment.grid.process_engine import Processes, Worker
+from rivals.experiment.grid.run_status import look
+from rivals.experiment.run_settings import parse_overrides, resolve
+from rivals.experiment.start import prepare
+from rivals.io.files import Lock, write_json
 
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
@@ -246,7 +246,7 @@ class Sleepers:
         self.running: dict[Planned, float] = {}
         self.most = 0
 
-    def start(self, job: Job) -> None:
+    def start(self, job: GridJob) -> None:
         self.running[job.run] = time.monotonic() + self.lasts(job.run)
         self.most = max(self.most, len(self.running))
 
@@ -290,7 +290,7 @@ def options(changes: list[str]) -> list[str]:
 
 
 BROKEN = """
-from rivals.methods.dense import Finetune
+from rivals.baselines.controls import Finetune
 
 class Broken(Finetune):
     def begin_task(self, task):
@@ -418,7 +418,7 @@ def test_stopped_and_killed_it_goes_on_to_the_same_bits(
 
     process = spawn(*words)
     wait_for(lambda: stored(first) > before[0] and stored(second) > before[1])
-    workers = of_children(process.pid, "rivals.compare.worker")
+    workers = of_children(process.pid, "rivals.experiment.grid.worker")
     assert workers  # two; on a busy machine one may have ended before the kill
     process.kill()
     process.communicate()
@@ -434,7 +434,7 @@ def test_stopped_and_killed_it_goes_on_to_the_same_bits(
 
 
 def test_a_worker_that_is_killed_is_reported(tmp_path: Path, changes: list[str]) -> None:
-    worker = Worker(Job(Planned("digits", changes=(*changes, *LONG)), tmp_path))
+    worker = Worker(GridJob(Planned("digits", changes=(*changes, *LONG)), tmp_path))
     heard: list[Event] = []
     while not worker.over:
         heard += worker.listen()
@@ -545,7 +545,7 @@ def test_a_grid_on_ray_survives_the_loss_of_a_worker(
     wait_for(lambda: stored(first))
     (worker, *_) = [
         pid
-        for pid in of_children(process.pid, "rivals.compare.worker")
+        for pid in of_children(process.pid, "rivals.experiment.grid.worker")
         if os.readlink(f"/proc/{pid}/cwd") == str(Path.cwd())
     ]
     stat = Path(f"/proc/{worker}/stat").read_text()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from rivals.layers.competition import (
+from rivals.nn.competition import (
     anneal,
     gate,
     gated,

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from rivals.device import Model, Predictor
-from rivals.methods import gaussian
+from rivals.model.folder import Model
+from rivals.model.predictor import Predictor
+from rivals.naming import gaussian
 from teaching import asked, folder, marks, teach
 
 Tree = Callable[[Path], dict[str, str]]

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from rivals.device import Model, Predictor, drop
-from rivals.layers.shared import kept
+from rivals.model.dropping import drop
+from rivals.model.folder import Model
+from rivals.model.predictor import Predictor
+from rivals.nn.shared_weight import kept
 from teaching import folder, marks, teach
 
 Refused = Callable[..., str]

@@ -16,11 +16,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rivals.device import Model, Predictor, limits, task_file
-from rivals.device.description import checksum
 from rivals.errors import RivalsError
-from rivals.files import digest
-from rivals.networks import networks
+from rivals.io.files import digest
+from rivals.model import limits, task_file
+from rivals.model.folder import Model
+from rivals.model.manifest import checksum
+from rivals.model.predictor import Predictor
+from rivals.nn.network_plan import networks
 from teaching import folder, marks, teach
 
 QUICKLY = settings(

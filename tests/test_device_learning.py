@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from rivals.device import Interrupted, Model, Predictor, budget
 from rivals.errors import RivalsError
+from rivals.model import budgets as budget
+from rivals.model.folder import Model
+from rivals.model.learning import Interrupted
+from rivals.model.predictor import Predictor
 from teaching import WORDS, asked, folder, marks, teach
 
 Refused = Callable[..., str]

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rivals.device import Model, pictures
-from rivals.edge import read_picture
-from rivals.edge.picture import pixels
 from rivals.errors import RivalsError
+from rivals.io.pictures import pixels, read_picture
+from rivals.model import picture_folder as pictures
+from rivals.model.folder import Model
 from rivals.seeds import Seed
 from teaching import WORDS, folder, teach
 

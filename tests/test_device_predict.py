@@ -15,8 +15,9 @@ import pytest
 from PIL import Image
 
 from rivals.cli.main import main
-from rivals.device import Model, Predictor
-from rivals.edge import load
+from rivals.edge.artefact import load
+from rivals.model.folder import Model
+from rivals.model.predictor import Predictor
 from teaching import asked, folder, teach
 
 Accepted = Callable[..., str]
@@ -167,7 +168,7 @@ def test_an_exported_ticket_needs_no_torch(taught: Path, ticket: Path) -> None:
         "import sys\nfrom rivals.cli.main import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit as end:\n"
         "    assert not end.code, end.code\n"
-        "assert 'torch' not in sys.modules\nassert 'rivals.device' not in sys.modules\n"
+        "assert 'torch' not in sys.modules\nassert 'rivals.model' not in sys.modules\n"
     )
     words = ["predict", str(taught / "new"), "--model", str(ticket)]
     done = subprocess.run(

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from rivals.cli.main import main
-from rivals.data.catalogue import dataset
-from rivals.data.find import search
-from rivals.device import Model
+from rivals.model.folder import Model
+from rivals.streams.data.catalogue import dataset
+from rivals.streams.data.find import search
 from teaching import marks
 
 ROOT = Path(__file__).parent.parent

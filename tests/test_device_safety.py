@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from forge import Child, Forge
-from rivals.device import Model, Predictor
-from rivals.files import BusyError, Lock
+from rivals.io.files import BusyError, Lock
+from rivals.model.folder import Model
+from rivals.model.predictor import Predictor
 from teaching import WORDS, folder, marks, teach
 
 Refused = Callable[..., str]

@@ -14,10 +14,10 @@ import torch
 
 from machines import BOARD, build, need, qemu_arm, run
 from rivals import edge
+from rivals.deploy.export_format import Options, formats
 from rivals.edge.artefact import softmax
 from rivals.errors import RivalsError
-from rivals.export import Options, formats
-from rivals.tickets import Ticket
+from rivals.tickets.ticket import Ticket
 from shipped import NETWORKS, shipped
 
 pytestmark = pytest.mark.xdist_group("c")  # one process makes the tickets
@@ -190,8 +190,8 @@ def test_without_a_compiler(folders, monkeypatch) -> None:
 
 
 def test_sizes_are_left_out_without_a_compiler(folders, tmp_path, monkeypatch) -> None:
-    from rivals.export.c.readme import readme
-    from rivals.export.c.sizes import measure
+    from rivals.deploy.c.c_readme import readme
+    from rivals.deploy.c.c_sizes import measure
 
     facts = json.loads((folders("lenet") / "card.json").read_text())
     monkeypatch.setenv("PATH", "/nowhere")

@@ -19,13 +19,13 @@ import torch
 import typer
 
 from rivals.cli.main import app, main
-from rivals.compare.grid import from_file, from_words
 from rivals.errors import RivalsError
-from rivals.methods import methods
-from rivals.methods.twta_settings import TWTASettings
-from rivals.networks import NetworkSettings, networks
-from rivals.runs.settings import build, parse_overrides, resolve
-from rivals.tasks import streams
+from rivals.experiment.grid.grid_file import from_file, from_words
+from rivals.experiment.run_settings import build, parse_overrides, resolve
+from rivals.learn.method import methods
+from rivals.learn.twta_settings import TWTASettings
+from rivals.nn.network_plan import NetworkSettings, networks
+from rivals.streams.stream import streams
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))

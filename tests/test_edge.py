@@ -19,8 +19,8 @@ import room
 from rivals import edge
 from rivals.edge import __main__ as command
 from rivals.edge.card import read_card
-from rivals.edge.picture import read_picture
 from rivals.errors import RivalsError
+from rivals.io.pictures import read_picture
 from toys import lessons
 
 Exports = dict[str, Any]

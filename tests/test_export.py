@@ -20,16 +20,17 @@ import torch
 from PIL import Image
 
 from rivals import edge
+from rivals.deploy.export_format import Format, Options, formats
+from rivals.deploy.exported import export, export_whole
+from rivals.deploy.parity import Parity, check, judge
+from rivals.deploy.test_pictures import at_random, of_folder, of_lesson
+from rivals.deploy.ticket_source import TicketSource
+from rivals.deploy.whole_model import whole
 from rivals.errors import RivalsError
-from rivals.export import Options, Source, export, export_whole, formats
-from rivals.export.format import Format
-from rivals.export.parity import Parity, check, judge
-from rivals.export.pictures import at_random, of_folder, of_lesson
-from rivals.export.whole import whole
-from rivals.networks import NetworkPlan, NetworkSettings, networks
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings, networks
 from rivals.seeds import Seed
-from rivals.tasks import Preprocessing
-from rivals.tickets import Ticket
+from rivals.streams.task import Preprocessing
+from rivals.tickets.ticket import Ticket
 from test_safety import as_nobody
 from toys import lessons, make, teach
 
@@ -71,7 +72,7 @@ def test_every_network_family(
         assert source
         exec(compile(source[1], str(YOUR_OWN), "exec", dont_inherit=True), {"__name__": "own"})
     ticket = cut(network, shape, units=8)
-    made = export(Source(ticket, at_random(ticket)), "onnx", tmp_path / "ticket.onnx")
+    made = export(TicketSource(ticket, at_random(ticket)), "onnx", tmp_path / "ticket.onnx")
     assert made.parity.difference < 1e-5
     assert made.parity.agreement == 1
     assert "random pictures" in made.parity.whence
@@ -199,7 +200,7 @@ def test_a_wrong_artefact_leaves_nothing(
     monkeypatch.setitem(formats._entries, "wrong", Wrong())
     ticket = cut("mlp", (1, 8, 8), widths=(16, 16), units=2)
     with pytest.raises(RivalsError, match="does not equal its ticket in 'wrong'"):
-        export(Source(ticket, at_random(ticket)), "wrong", tmp_path / "ticket.onnx")
+        export(TicketSource(ticket, at_random(ticket)), "wrong", tmp_path / "ticket.onnx")
     assert tree(tmp_path) == {}
 
 

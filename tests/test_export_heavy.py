@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from rivals import edge
+from rivals.deploy.export_format import Options, formats
 from rivals.edge.artefact import softmax
 from rivals.errors import RivalsError
-from rivals.export import Options, formats
 from shipped import NETWORKS, shipped
 
 SUFFIXES = {"litert": ".tflite", "executorch": ".pte"}

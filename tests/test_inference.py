@@ -6,15 +6,16 @@ import pytest
 import torch
 
 from rivals.errors import RivalsError
-from rivals.methods import gaussian, methods
-from rivals.methods.inference import RULES
-from rivals.methods.scores import Pixels, calibration, name_tasks, small
-from rivals.networks import NetworkPlan, NetworkSettings
-from rivals.runs.evaluate import inference_due
+from rivals.experiment.evaluation import inference_due
+from rivals.learn.method import methods
+from rivals.naming import gaussian
+from rivals.naming.rules import RULES
+from rivals.naming.scores import Pixels, calibration, name_tasks, small
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
-from rivals.tasks import Examples, Preprocessing, Task
-from rivals.tickets import together
-from rivals.tickets.together import Reading, Together
+from rivals.streams.task import Examples, Preprocessing, Task
+from rivals.tickets import parallel as together
+from rivals.tickets.parallel import ParallelTickets, TicketOutput
 from toys import lessons, make, same_bits, teach
 
 PLAIN = Preprocessing(255.0, (0.5,), (0.25,))
@@ -57,7 +58,7 @@ def test_together_is_one_by_one(network, widths, monkeypatch):
     tickets.append(cut("mlp", 9, 7, (8, 12), units=4))  # of another shape
     preparations = [PLAIN, PLAIN, OTHER, PLAIN, OTHER, PLAIN]
     images = pixels(6)
-    readings = Together(tickets, preparations)(images)
+    readings = ParallelTickets(tickets, preparations)(images)
     assert [reading.scores.shape[1] for reading in readings] == [2, 3, 4, 2, 3, 7]
     for ticket, prepare, reading in zip(tickets, preparations, readings, strict=True):
         with torch.no_grad():
@@ -68,19 +69,19 @@ def test_together_is_one_by_one(network, widths, monkeypatch):
 
 def test_tickets_of_one_shape_are_one_stack():
     tickets = [cut("mlp", number, 2 + number, (16, 16), units=4) for number in range(3)]
-    assert len(Together(tickets, [PLAIN] * 3).stacks) == 1
-    assert len(Together(tickets, [PLAIN, OTHER, PLAIN]).stacks) == 2
+    assert len(ParallelTickets(tickets, [PLAIN] * 3).stacks) == 1
+    assert len(ParallelTickets(tickets, [PLAIN, OTHER, PLAIN]).stacks) == 2
 
 
 def test_networks_without_norms_and_biases_can_be_stacked():
     tickets = [cut("lenet", number, 3, units=4, norm="none") for number in range(2)]
     images = pixels(3)
-    for ticket, reading in zip(tickets, Together(tickets, [PLAIN] * 2)(images), strict=True):
+    for ticket, reading in zip(tickets, ParallelTickets(tickets, [PLAIN] * 2)(images), strict=True):
         assert torch.allclose(reading.scores, ticket(PLAIN(images)), atol=1e-5)
 
 
 def test_scores_of_outputs_by_hand():
-    reading = Reading(torch.zeros(1, 1), torch.tensor([[math.log(3.0), 0.0]]))
+    reading = TicketOutput(torch.zeros(1, 1), torch.tensor([[math.log(3.0), 0.0]]))
     p = torch.tensor([0.75, 0.25])
     nowhere = torch.empty(1)
     assert RULES["confidence"].score(nowhere, reading, {}).item() == pytest.approx(0.75)
@@ -131,7 +132,7 @@ def test_small_images():
 
 def test_pixels_and_confidence_are_added():
     images = pixels(4)
-    reading = Reading(torch.zeros(4, 2), torch.randn(4, 3))
+    reading = TicketOutput(torch.zeros(4, 2), torch.randn(4, 3))
     kept = Pixels().keep(toy_task(pixels(30, 1)), lambda images: reading)
     rule = RULES["pixels+confidence"]
     sure = torch.softmax(reading.scores, 1).max(1).values.log()
@@ -141,7 +142,7 @@ def test_pixels_and_confidence_are_added():
 
 def test_the_best_score_names_the_task_and_its_ticket_the_class():
     ones, twos = torch.tensor([[5.0, 0.0], [0.0, 0.1]]), torch.tensor([[1.0, 0.0], [0.0, 9.0]])
-    readings = [Reading(torch.zeros(2, 1), scores) for scores in (ones, twos)]
+    readings = [TicketOutput(torch.zeros(2, 1), scores) for scores in (ones, twos)]
     task, label, sure = name_tasks(RULES["confidence"], torch.empty(2), readings, [{}, {}])
     assert task.tolist() == [0, 1]
     assert label.tolist() == [0, 1]

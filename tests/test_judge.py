@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from rivals.errors import RivalsError
-from rivals.methods import judge
-from rivals.methods.inference import RULES
-from rivals.methods.judge import START, Judge, exemplars, weigh
-from rivals.methods.ridge import Ridge
-from rivals.tasks import Examples, Task
-from rivals.tickets.together import Reading
+from rivals.naming import judge
+from rivals.naming.judge import START, Judge, exemplars, weigh
+from rivals.naming.ridge import Ridge
+from rivals.naming.rules import RULES
+from rivals.streams.task import Examples, Task
+from rivals.tickets.parallel import TicketOutput
 from toys import lessons, make, shortened, teach
 
 
@@ -90,13 +90,13 @@ def test_a_loud_ticket_is_not_believed():
     loud = 9.0 * F.one_hot(own % 2, 2) + noise[:, :2]
     quiet = 1.0 * F.one_hot(own % 2, 2) + noise[:, 2:]
     familiar = torch.stack([own < 2, own >= 2], 1).float() + noise[:, :2]
-    readings = [Reading(familiar[:, :1], loud), Reading(familiar[:, 1:], quiet)]
+    readings = [TicketOutput(familiar[:, :1], loud), TicketOutput(familiar[:, 1:], quiet)]
     images = torch.full((len(own), 1, 8, 8), 7, dtype=torch.uint8)
     task = replace(counted(9, 9), train=Examples(images, own % 2))
     density = RULES["pixels"].keep(task, None)
 
     def taken(rows):
-        return [Reading(each.features[rows], each.scores[rows]) for each in readings]
+        return [TicketOutput(each.features[rows], each.scores[rows]) for each in readings]
 
     learned, asked = torch.arange(60), torch.arange(60, 120)
     order = [learned[own[learned] // 2 == number] for number in (0, 1)]

@@ -5,20 +5,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from rivals.errors import RivalsError
-from rivals.layers import (
-    Draw,
-    Flow,
-    Masked,
-    Rivals,
-    Settled,
-    TaskNorm,
-    TWTAConv2d,
-    TWTALinear,
-    Winners,
-    Work,
-)
-from rivals.layers.competition import Live, gate, gated, relaxed, sparse
-from rivals.layers.convolve import channels_last, convolve
+from rivals.nn.activations import Activations
+from rivals.nn.blocks import RivalBlocks
+from rivals.nn.competition import ActiveUnits, gate, gated, relaxed, sparse
+from rivals.nn.convolve import channels_last, convolve
+from rivals.nn.selection import Draw, Masked, Settled, Winners
+from rivals.nn.task_norm import TaskNorm
+from rivals.nn.training_copy import TrainingCopy
+from rivals.nn.twta_layers import TWTAConv2d, TWTALinear
 
 TASK = "a task. with a dot"
 
@@ -29,7 +23,7 @@ def opened(layer, inputs, posterior_seed=0):
     rivals = layer.rivals
     rivals.compete(TASK, torch.randn(rivals.blocks, rivals.units, generator=generator))
     layer.norm.begin(TASK, rivals.count)
-    layer.wire(Flow(inputs, TASK, Masked(TASK)))
+    layer.wire(Activations(inputs, TASK, Masked(TASK)))
     layer.work = whole(layer.weight)
     return layer
 
@@ -39,14 +33,14 @@ def everything(weight):
 
 
 def whole(weight):
-    return Work.take(weight, torch.arange(weight.rows), torch.arange(weight.columns), None)
+    return TrainingCopy.take(weight, torch.arange(weight.rows), torch.arange(weight.columns), None)
 
 
 def test_linear_layer_is_equation_1():
     inputs = torch.randn(6, 10)
     layer = opened(TWTALinear(3, 4, unit="linear", norm="none", held=True), inputs)
     draw = Draw(TASK, "relaxed", 0.67, torch.Generator().manual_seed(1))
-    out = layer(Flow(inputs, TASK, draw))
+    out = layer(Activations(inputs, TASK, draw))
     sample = draw.live(layer.rivals).forward.detach()  # ξ̂, unit-major
     expected = torch.einsum("ke,be->bk", layer.weight.values[:, :, 0], inputs) * sample
     assert torch.allclose(out.values, expected, atol=1e-6)
@@ -57,7 +51,7 @@ def test_conv_layer_is_equation_4():
     inputs = torch.randn(2, 3, 7, 7)
     layer = opened(TWTAConv2d(2, 4, 3, padding=1, unit="linear", norm="none", held=True), inputs)
     draw = Draw(TASK, "gated", 0.67, torch.Generator().manual_seed(1))
-    out = layer(Flow(inputs, TASK, draw))
+    out = layer(Activations(inputs, TASK, draw))
     maps = F.conv2d(inputs, layer.weight.values.view(8, 3, 3, 3), padding=1)
     hard = draw.live(layer.rivals).forward
     assert torch.allclose(out.values, maps * hard.view(1, -1, 1, 1), atol=1e-6)
@@ -69,7 +63,7 @@ def test_linear_layer_after_flattening_reads_a_units_positions_together():
     first, second = TWTAConv2d(2, 3, 3, norm="none"), TWTALinear(2, 3, norm="none")
     images = torch.randn(4, 1, 5, 5)
     opened(first, images)
-    flow = Flow(torch.zeros(4, 2 * 9), TASK, Masked(TASK), first.rivals)
+    flow = Activations(torch.zeros(4, 2 * 9), TASK, Masked(TASK), first.rivals)
     opened(second, flow.values)
     second.wire(flow)
     assert everything(second.weight).shape == (6, 6, 9)
@@ -77,7 +71,7 @@ def test_linear_layer_after_flattening_reads_a_units_positions_together():
     second.rivals.settle(TASK)
     both = []
     for selection in (Winners(TASK), Masked(TASK)):
-        flow = first(Flow(images, TASK, selection)).map(lambda x: x.flatten(1))
+        flow = first(Activations(images, TASK, selection)).map(lambda x: x.flatten(1))
         out = second(flow).values
         kept = out if out.shape[1] == 2 else out[:, second.rivals.winner_ids(TASK)]
         both.append(kept)
@@ -90,7 +84,7 @@ def test_losers_weights_keep_every_bit_in_a_sparse_step(live):
     layer = opened(TWTALinear(3, 4), inputs)
     before = layer.work.values.clone()
     draw = Draw(TASK, "sparse", 0.67, torch.Generator().manual_seed(2), live)
-    layer(Flow(inputs, TASK, draw)).values.square().sum().backward()
+    layer(Activations(inputs, TASK, draw)).values.square().sum().backward()
     part, ids = draw.slices[layer], draw.live(layer.rivals).ids
     assert part.leaf.shape == (3 * live, 10, 1)  # the gradient is as small as what was live
     part.descend(0.1, 0.01)
@@ -145,7 +139,7 @@ def test_statistics_average_the_first_batches():
 def test_only_live_channels_change_their_statistics():
     norm = TaskNorm().train()
     norm.begin("a", 6)
-    norm(torch.randn(20, 2) + 3, "a", Live(torch.tensor([1, 4])))
+    norm(torch.randn(20, 2) + 3, "a", ActiveUnits(torch.tensor([1, 4])))
     changed = norm.state("a").mean != 0
     assert changed.tolist() == [False, True, False, False, True, False]
 
@@ -170,7 +164,9 @@ def test_a_batch_of_one_uses_the_running_statistics():
 
 
 def test_flows_of_different_rivals_do_not_add():
-    one, other = (Flow(torch.ones(1, 2), TASK, Masked(TASK), Rivals(2, 2)) for _ in range(2))
+    one, other = (
+        Activations(torch.ones(1, 2), TASK, Masked(TASK), RivalBlocks(2, 2)) for _ in range(2)
+    )
     with pytest.raises(ValueError, match="same rivals"):
         one + other
 

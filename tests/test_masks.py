@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch.nn import functional
 
+from rivals.baselines.curation import Curation
+from rivals.baselines.llt import smallest_removed
+from rivals.baselines.masks import kth_smallest, pack, top_count, top_share, unpack
+from rivals.baselines.scored_layers import ThroughMask
+from rivals.baselines.sparcl import grown_to, pruned_to
+from rivals.baselines.sparse_cost import head_flops, layer_flops, step_share
 from rivals.errors import RivalsError
-from rivals.layers.masks import kth_smallest, pack, top_count, top_share, unpack
-from rivals.layers.scored import ThroughMask
-from rivals.methods import methods
-from rivals.methods.curation import Curation
-from rivals.methods.llt import smallest_removed
-from rivals.methods.sparcl import grown_to, pruned_to
-from rivals.metrics.sparse_cost import head_flops, layer_flops, step_share
+from rivals.learn.method import methods
 from rivals.seeds import Seed
 from toys import accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
 

@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from rivals.baselines.memory import herding
+from rivals.baselines.memory.exemplar_budget import Budget
+from rivals.baselines.memory.exemplars import ExemplarMemory
 from rivals.errors import RivalsError
-from rivals.memory import Budget, ExemplarMemory, herding
-from rivals.runs.checkpoint import Checkpoint, CheckpointFolder
+from rivals.experiment.checkpoint import Checkpoint, CheckpointFolder
 from rivals.seeds import Seed
-from rivals.tasks import Batch, Examples, Preprocessing, Task
+from rivals.streams.task import Batch, Examples, Preprocessing, Task
 
 SHAPE = (1, 2, 3)
 SIZE = 6 + 8  # bytes of an exemplar without extra tensors
@@ -468,7 +470,9 @@ def test_a_refused_layout_leaves_the_budget_in_force():
 
 
 def test_the_room_below_does_not_import_methods():
-    code = "import rivals.memory, sys; print('rivals.methods' in sys.modules)"
+    code = (
+        "import rivals.baselines.memory.exemplars, sys; print('rivals.learn.method' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -4,12 +4,14 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from rivals.baselines.meta import cut
+from rivals.baselines.subspace import Inputs, away_from, collect, enough, grow, patches, within
 from rivals.errors import RivalsError
-from rivals.layers import DenseConv2d, Flow, Selection
-from rivals.methods.meta import cut
-from rivals.methods.subspace import Inputs, away_from, collect, enough, grow, patches, within
+from rivals.nn.activations import Activations
+from rivals.nn.dense_layers import DenseConv2d
+from rivals.nn.selection import Selection
 from rivals.seeds import Seed
-from rivals.tasks import epoch
+from rivals.streams.batching import epoch
 from toys import accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
 
 MLP = {"network": "mlp", "widths": (16, 16), "units": 4}
@@ -104,7 +106,7 @@ def test_projections():
 def test_a_convolution_reads_its_patches(kernel, stride, padding):
     layer = DenseConv2d(5, kernel, stride, padding, norm="none", activate=False, seed=3)
     image = random(1, 2, 9, 9)
-    out = layer(Flow(image, "", Selection(""))).values
+    out = layer(Activations(image, "", Selection(""))).values
     product = layer.weight.flatten(1) @ patches(layer, image)
     assert torch.allclose(out.flatten(2)[0], product, atol=1e-5)
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from rivals.errors import RivalsError
-from rivals.methods import methods
-from rivals.runs import evaluate
-from rivals.tasks import Examples, Lesson, Task
+from rivals.experiment import evaluation as evaluate
+from rivals.learn.method import methods
+from rivals.streams.stream import StreamItem
+from rivals.streams.task import Examples, Task
 from toys import TINY, accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
 
 ALL = list(methods)
@@ -137,7 +138,7 @@ class Untouchable(Examples):
         if name in ("images", "labels"):
             callers = {frame.function for frame in inspect.stack()[1:3]}
             files = {frame.filename for frame in inspect.stack()[1:4]}
-            assert any("evaluate" in file for file in files), callers
+            assert any("evaluation" in file for file in files), callers
         return super().__getattribute__(name)
 
 
@@ -145,7 +146,7 @@ class Untouchable(Examples):
 def test_methods_never_see_test_data_nor_the_length_of_the_stream(name):
     method = make(name, epochs=1)
     for found in lessons(2):
-        lesson = Lesson(found.task, Untouchable(found.test.images, found.test.labels))
+        lesson = StreamItem(found.task, Untouchable(found.test.images, found.test.labels))
         teach(method, lesson.task)  # a method is handed the task, and a task has no test data
         assert not hasattr(lesson.task, "test")
         assert 0 <= evaluate.known(method, lesson) <= 100

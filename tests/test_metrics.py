@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from rivals.metrics import matrix
-from rivals.metrics.calibration import expected_error
-from rivals.metrics.cost import cost
-from rivals.metrics.overlap import consecutive_overlap, overlap, overlap_by_chance
+from rivals.experiment import matrix
+from rivals.experiment.calibration import expected_error
+from rivals.tickets.cost import cost
+from rivals.tickets.overlap import consecutive_overlap, overlap, overlap_by_chance
 
 WORKED = [[90.0], [80.0, 70.0], [60.0, 50.0, 40.0]]
 

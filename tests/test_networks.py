@@ -5,14 +5,16 @@ import torch
 from torch import nn
 
 from rivals.errors import RivalsError
-from rivals.layers import Draw, GlobalPool, Masked, Settled, TWTALinear
-from rivals.layers.cut import PLAIN, run
-from rivals.networks import NetworkPlan, NetworkSettings, networks
-from rivals.runs.settings import resolve
+from rivals.experiment.run_settings import resolve
+from rivals.nn.activations import GlobalPool
+from rivals.nn.cut import PLAIN, run
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings, networks
+from rivals.nn.selection import Draw, Masked, Settled
+from rivals.nn.twta_layers import TWTALinear
 from rivals.seeds import Seed
-from rivals.tasks import Preprocessing
-from rivals.tickets import Ticket
-from rivals.tickets.architecture import WORDS
+from rivals.streams.task import Preprocessing
+from rivals.tickets.graph_words import WORDS
+from rivals.tickets.ticket import Ticket
 
 TASK = "t.1"
 SHAPES = {"mlp": (1, 28, 28), "lenet": (1, 16, 16), "alexnet": (3, 20, 20)}
@@ -175,7 +177,7 @@ def test_unknown_networks_and_own_ones(tmp_path, monkeypatch):
         plan("lent", 8).rivals(Seed(0))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_networks.py").write_text(
-        "from torch import nn\nfrom rivals.layers import Flatten\n"
+        "from torch import nn\nfrom rivals.nn.activations import Flatten\n"
         "def mine(kind):\n    return nn.Sequential(Flatten(), kind.linear(24))\n"
     )
     network, images = learned(plan("my_networks:mine", 8).rivals(Seed(0)))

@@ -3,8 +3,8 @@
 import torch
 
 from rivals.seeds import Seed
-from rivals.tasks import streams
-from rivals.tasks.on_validation import OnValidation
+from rivals.streams.on_validation import OnValidation
+from rivals.streams.stream import streams
 
 
 def test_validation_examples_stand_in_for_the_test():

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from rivals.baselines.memory import pool
+from rivals.baselines.memory.pool import UnlabelledPool
 from rivals.errors import RivalsError
-from rivals.memory import UnlabelledPool, pool
 from rivals.seeds import Seed
 
 SHAPE = (3, 4, 5)

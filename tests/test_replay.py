@@ -7,14 +7,15 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+from rivals.baselines.gem import project
+from rivals.baselines.icarl import class_means, unknown
+from rivals.baselines.il2m import rectified
+from rivals.baselines.memory.exemplar_budget import Budget
+from rivals.baselines.rehearsal import RehearsalSettings
 from rivals.errors import RivalsError
-from rivals.memory import Budget
-from rivals.methods.gem import project
-from rivals.methods.icarl import class_means, unknown
-from rivals.methods.il2m import rectified
-from rivals.methods.rehearsal import RehearsalSettings
 from rivals.seeds import Seed
-from rivals.tasks import Batching, Preprocessing, Task, epoch
+from rivals.streams.batching import Batching, epoch
+from rivals.streams.task import Preprocessing, Task
 from toys import accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
 
 NET = {"network": "mlp", "widths": (64, 32), "units": 1}

@@ -17,16 +17,16 @@ import yaml
 
 from rivals.cli.main import main
 from rivals.errors import RivalsError
-from rivals.report import paper
-from rivals.report.accuracy_plots import over_tasks
-from rivals.report.cost_plots import front
-from rivals.report.formats import markdown, words
-from rivals.report.paired import paired
-from rivals.report.runs import read
-from rivals.report.sections import sections
-from rivals.report.tables import Cell, Column, accuracy, blocks, bti, cost, overview
-from rivals.report.winner_plots import shared_winners, winner_map
-from rivals.report.write import TABLES
+from rivals.experiment.report import paper_values as paper
+from rivals.experiment.report.accuracy_plots import over_tasks
+from rivals.experiment.report.cost_plots import front
+from rivals.experiment.report.formats import markdown, words
+from rivals.experiment.report.paired import paired
+from rivals.experiment.report.report_runs import read
+from rivals.experiment.report.sections import sections
+from rivals.experiment.report.tables import Cell, Column, accuracy, blocks, bti, cost, overview
+from rivals.experiment.report.winner_plots import shared_winners, winner_map
+from rivals.experiment.report.write import TABLES
 
 Accepted = Callable[..., str]
 Refused = Callable[..., str]

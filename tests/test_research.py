@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from rivals.layers import Masked
-from rivals.networks import NetworkPlan, NetworkSettings
+from rivals.learn.state import StatePart
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+from rivals.nn.selection import Masked
 from rivals.seeds import Seed
-from rivals.state import Part
 from toys import accuracy, lessons, make, same_bits, teach, ticket_bits
 
 RESEARCH = Path(__file__).parents[1] / "benchmarks" / "research"
@@ -92,7 +92,7 @@ def test_a_variant_that_was_stopped_goes_on_to_the_same_bits(method, settings):
 def copied(state):
     """As a checkpoint would give it back."""
     return {
-        name: Part({key: t.detach().clone() for key, t in part.tensors.items()}, part.facts)
+        name: StatePart({key: t.detach().clone() for key, t in part.tensors.items()}, part.facts)
         for name, part in state.items()
     }
 

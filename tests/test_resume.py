@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from rivals.methods import methods
-from rivals.runs.loop import Interrupted
-from rivals.runs.settings import Settings, resolve
-from rivals.runs.start import prepare
+from rivals.experiment.loop import Interrupted
+from rivals.experiment.run_settings import Settings, resolve
+from rivals.experiment.start import prepare
+from rivals.learn.method import methods
 
 Outcome = Callable[[Path], dict[str, Any]]
 Spawn = Callable[..., "subprocess.Popen[str]"]
@@ -136,8 +136,8 @@ DRIVER = textwrap.dedent(
     import os, random, signal, stat, sys
     from pathlib import Path
 
-    from rivals.runs.settings import resolve
-    from rivals.runs.start import prepare
+    from rivals.experiment.run_settings import resolve
+    from rivals.experiment.start import prepare
 
     compete = {"compete": 0.5} if sys.argv[2] == "twta" else {}  # the first of two steps
     SETTINGS = resolve("digits", sys.argv[2], overrides=compete | {

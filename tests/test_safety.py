@@ -23,9 +23,9 @@ import yaml
 
 from rivals.cli.main import main
 from rivals.errors import RivalsError
-from rivals.files import Lock
-from rivals.methods import methods
-from rivals.runs.checkpoint import CheckpointFolder
+from rivals.experiment.checkpoint import CheckpointFolder
+from rivals.io.files import Lock
+from rivals.learn.method import methods
 
 Tree = Callable[[Path], dict[str, str]]
 Refused = Callable[..., str]

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from scipy import stats
 
-from rivals.layers.generated import GeneratedWeight
-from rivals.layers.seeded import standard_normal
-from rivals.layers.shared import HeldWeight
+from rivals.nn.generated_weight import GeneratedWeight
+from rivals.nn.shared_weight import HeldWeight
+from rivals.nn.untrained import standard_normal
 
 
 def test_any_slice_equals_the_part_of_the_whole():

@@ -183,7 +183,7 @@ def test_what_cannot_be_served(
     assert "is a file" in refused("serve", "--model", tmp_path / "file")
     assert "There is no folder" in refused("serve", "--model", tmp_path / "no" / "m")
     with monkeypatch.context() as without:
-        without.setattr("rivals.cli.serve.find_spec", lambda name: None)
+        without.setattr("rivals.cli.serve_command.find_spec", lambda name: None)
         missing = refused("serve", "--model", tmp_path / "m")
         assert "needs fastapi and uvicorn" in missing
         assert "pip install 'rivals[web]'" in missing

@@ -19,9 +19,9 @@ from PIL import Image
 from rivals.errors import RivalsError
 from rivals.web.checked import decoded, suffix_of, thumbnail
 from rivals.web.collect import Collection, Limits
-from rivals.web.events import in_few_words, lines_after, position_of
-from rivals.web.jobs import Job, Jobs
+from rivals.web.jobs import Jobs, WebJob
 from rivals.web.names import safe_name
+from rivals.web.web_events import in_few_words, lines_after, position_of
 from served import shape, until
 
 # Names --------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Queue:
         self.jobs = Jobs(folder / "jobs", self.command, lambda job: job.task in known)
         self.jobs.start()
 
-    def command(self, job: Job) -> list[str]:
+    def command(self, job: WebJob) -> list[str]:
         return [sys.executable, str(self.folder / "say.py"), str(self.folder / job.task)]
 
     def states(self) -> list[str]:

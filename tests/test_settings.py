@@ -11,9 +11,7 @@ import pytest
 import yaml
 
 from rivals.errors import RivalsError
-from rivals.methods import methods
-from rivals.networks import NetworkSettings
-from rivals.runs.settings import (
+from rivals.experiment.run_settings import (
     GROUPS,
     RECIPES,
     build,
@@ -23,8 +21,10 @@ from rivals.runs.settings import (
     read_recipe,
     recipe,
     resolve,
-)  # fmt: skip
-from rivals.tasks import streams
+)
+from rivals.learn.method import methods
+from rivals.nn.network_plan import NetworkSettings
+from rivals.streams.stream import streams
 
 FILES = sorted(RECIPES.rglob("*.yaml"))
 POINTS = sorted(path.stem for path in FILES if path.parent.name == "points")
@@ -104,17 +104,17 @@ def test_every_setting_refuses_nonsense(cls: type[Any], name: str, hint: Any) ->
 
 
 def test_what_is_set_by_hand_beats_the_recipe_which_beats_the_default() -> None:
-    from rivals.methods.training import Training
+    from rivals.learn.training_settings import TrainingSettings
 
     recipe_ = read_recipe("digits/default")["training"]
-    assert recipe_["epochs"] != Training().epochs
+    assert recipe_["epochs"] != TrainingSettings().epochs
     assert resolve("digits").training.epochs == recipe_["epochs"]
     changed = resolve("digits", overrides={"epochs": "3", "class_order": "seeded", "units": 4})
     assert (changed.training.epochs, changed.stream.class_order, changed.network.units) == (
         3, "seeded", 4,
     )  # fmt: skip
     assert changed.training.lr == recipe_["lr"]
-    assert changed.training.momentum == Training().momentum
+    assert changed.training.momentum == TrainingSettings().momentum
 
 
 def test_a_recipe_extends_another() -> None:

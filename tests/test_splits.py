@@ -1,6 +1,6 @@
 """What a stream leaves out is told wherever its results are."""
 
-from rivals.tasks.splits import SplitSettings
+from rivals.streams.splits import SplitSettings
 
 
 def test_limits_are_part_of_the_subset_sentence():

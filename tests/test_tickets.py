@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from rivals.errors import RivalsError
-from rivals.runs.folder import RunFolder
-from rivals.runs.loop import Run
-from rivals.runs.results import Results
-from rivals.runs.settings import resolve
-from rivals.runs.start import Silent, prepare
+from rivals.experiment.loop import Run
+from rivals.experiment.results import Results
+from rivals.experiment.run_folder import RunFolder
+from rivals.experiment.run_settings import resolve
+from rivals.experiment.start import Silent, prepare
 from rivals.seeds import Seed
-from rivals.tasks import Lesson, Stream, streams
-from rivals.tickets import Ticket
+from rivals.streams.stream import Stream, StreamItem, streams
+from rivals.tickets.ticket import Ticket
 from toys import lessons, make, teach
 
 NASTY = ["../x", "a/b", "a", ".", "..", "/etc", "a%2Fb", "a b", "x.y", "ä\n", "~", "-r"]
@@ -187,9 +187,9 @@ class Renamed(Stream):
         self.name, self.input_shape = stream.name, stream.input_shape
         self.fingerprint, self.length = stream.fingerprint, len(names)
 
-    def lesson(self, index: int) -> Lesson:
+    def lesson(self, index: int) -> StreamItem:
         lesson = self.stream.lesson(index)
-        return Lesson(dataclasses.replace(lesson.task, name=self.names[index]), lesson.test)
+        return StreamItem(dataclasses.replace(lesson.task, name=self.names[index]), lesson.test)
 
 
 @pytest.mark.parametrize("method", ["twta", "independent"])

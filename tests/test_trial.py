@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rivals.methods.twta_trial import movement
+from rivals.learn.twta_trial import movement
 from toys import TINY, lessons, make, same_bits, shortened, teach, ticket_bits
 
 FIRST, SECOND = (shortened(lesson.task, 200) for lesson in lessons(2, "digits-permuted"))

@@ -6,7 +6,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from rivals.errors import RivalsError
-from rivals.methods.twta import TWTASettings
+from rivals.learn.twta import TWTASettings
 from toys import TINY, accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
 
 

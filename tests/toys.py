@@ -2,10 +2,11 @@
 
 import torch
 
-from rivals.methods import methods
-from rivals.networks import NetworkPlan, NetworkSettings
+from rivals.learn.method import methods
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
-from rivals.tasks import Examples, Task, streams
+from rivals.streams.stream import streams
+from rivals.streams.task import Examples, Task
 
 TINY = {"network": "mlp", "widths": (16, 16), "units": 4}
 

@@ -20,14 +20,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from rivals.layers import Rivals, Settled, TWTALayer
-from rivals.layers.competition import gumbel, relaxed_sample
-from rivals.methods.ridge import Ridge
-from rivals.methods.training import one_of
-from rivals.methods.twta import TWTA
-from rivals.methods.twta_settings import TWTASettings
-from rivals.tasks import Task, epoch
-from rivals.tickets.together import Together
+from rivals.learn.training_settings import one_of
+from rivals.learn.twta import TWTA
+from rivals.learn.twta_settings import TWTASettings
+from rivals.naming.ridge import Ridge
+from rivals.nn.blocks import RivalBlocks
+from rivals.nn.competition import gumbel, relaxed_sample
+from rivals.nn.selection import Settled
+from rivals.nn.twta_layers import TWTALayer
+from rivals.streams.batching import epoch
+from rivals.streams.task import Task
+from rivals.tickets.parallel import ParallelTickets
 
 PENALTY = 1e-2  # of the probe, times the number of images
 FRESH = ""  # a source that is nobody's
@@ -66,7 +69,7 @@ class Ancestry(TWTA):
     def told_apart(self, name: str, task: Task) -> float:
         """Of the training images of `task`, how many a line on a ticket's features gets right."""
         with self.charged():
-            read = Together([self.ticket(name)], [task.preprocessing])(task.train.images)[0]
+            read = ParallelTickets([self.ticket(name)], [task.preprocessing])(task.train.images)[0]
         rows = read.features.double()
         rows = torch.cat([rows, torch.ones(len(rows), 1, dtype=torch.float64)], 1)
         ridge = Ridge(rows, F.one_hot(task.train.labels).double())
@@ -115,7 +118,7 @@ class Ancestry(TWTA):
         names = [*list(self.known)[-self.settings.sources :], FRESH]
         sources = {layer: self.slices_of(layer, names) for layer in self.network.layers()}
         generator = self.seed.child("sources", task.name).torch()
-        posteriors: dict[Rivals, Tensor] = {
+        posteriors: dict[RivalBlocks, Tensor] = {
             rivals: torch.rand(rivals.blocks, len(names), generator=generator) * 0.01
             for rivals in self.network.rivals()
         }
@@ -139,7 +142,7 @@ class Ancestry(TWTA):
         return torch.stack([torch.where(work.free.unsqueeze(2), each, fresh) for each in found])
 
     def choose(
-        self, task: Task, posteriors: dict[Rivals, Tensor], sources: dict[TWTALayer, Tensor]
+        self, task: Task, posteriors: dict[RivalBlocks, Tensor], sources: dict[TWTALayer, Tensor]
     ) -> None:
         """Let posteriors learn which mixture of sources the new task is served best by."""
         s = self.settings
@@ -173,14 +176,14 @@ class Mixed(Settled):
     def __init__(
         self,
         task: str,
-        posteriors: dict[Rivals, Tensor],
+        posteriors: dict[RivalBlocks, Tensor],
         sources: dict[TWTALayer, Tensor],
         temperature: float,
         generator: torch.Generator,
     ) -> None:
         super().__init__(task)
         self.sources = sources
-        self.mixture: dict[Rivals, Tensor] = {
+        self.mixture: dict[RivalBlocks, Tensor] = {
             rivals: relaxed_sample(each, gumbel(tuple(each.shape), generator), temperature)
             for rivals, each in posteriors.items()
         }

@@ -26,9 +26,9 @@ from typing import Any
 import torch
 import yaml
 
-from rivals.runs.settings import resolve
-from rivals.runs.start import prepare
-from rivals.tasks.on_validation import OnValidation
+from rivals.experiment.run_settings import resolve
+from rivals.experiment.start import prepare
+from rivals.streams.on_validation import OnValidation
 
 QUESTIONS = Path(__file__).with_name("questions.yaml")
 

@@ -16,16 +16,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from rivals.memory import Budget, ExemplarMemory, UnlabelledPool
-from rivals.methods.method import Step
-from rivals.methods.remembering import Remembering
-from rivals.methods.twta import TWTA
-from rivals.methods.twta_settings import TWTASettings
-from rivals.networks import NetworkPlan
+from rivals.baselines.memory.exemplar_budget import Budget
+from rivals.baselines.memory.exemplars import ExemplarMemory
+from rivals.baselines.memory.pool import UnlabelledPool
+from rivals.baselines.remembering import Remembering
+from rivals.learn.method import StepResult
+from rivals.learn.state import State, StatePart
+from rivals.learn.twta import TWTA
+from rivals.learn.twta_settings import TWTASettings
+from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
-from rivals.state import Part, State
-from rivals.tasks import Batch, Task
-from rivals.tasks.augment import augment
+from rivals.streams.augment import augment
+from rivals.streams.task import Batch, Task
 
 TURNS = 4
 
@@ -81,7 +83,7 @@ class Rehearsing(Remembering, TWTA):
         own, scores = super().loss(batch)
         return own + replayed, scores
 
-    def step(self, batch: Batch) -> Step:
+    def step(self, batch: Batch) -> StepResult:
         """The learning rate of the head that is thrown away falls like the others'."""
         for group in self.optimisers[0].param_groups:
             group["lr"] = self.settings.lr * (1 - self.position.step / self.position.steps)
@@ -98,7 +100,7 @@ class Rehearsing(Remembering, TWTA):
         super().end_task(task)
 
     def state(self) -> State:
-        return {**super().state(), "second": Part({"head": self.second.detach()})}
+        return {**super().state(), "second": StatePart({"head": self.second.detach()})}
 
     def load(self, state: State) -> None:
         self.second = state["second"].tensors["head"].requires_grad_()

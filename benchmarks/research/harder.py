@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from rivals.methods.twta import TWTA
-from rivals.methods.twta_settings import TWTASettings
-from rivals.tasks import Batch
+from rivals.learn.twta import TWTA
+from rivals.learn.twta_settings import TWTASettings
+from rivals.streams.task import Batch
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rivals.layers import generated, shared
-from rivals.runs.settings import parse_overrides, resolve
-from rivals.runs.start import prepare
+from rivals.experiment.run_settings import parse_overrides, resolve
+from rivals.experiment.start import prepare
+from rivals.nn import generated_weight as generated
+from rivals.nn import shared_weight as shared
 
 
 def main() -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from rivals.layers import Activation, Flow, GlobalPool, MaxPool
-from rivals.networks.kinds import Kind
-from rivals.networks.resnet import Residual
+from rivals.nn.activations import Activation, Activations, GlobalPool, MaxPool
+from rivals.nn.builders import LayerBuilder
+from rivals.nn.resnet import Residual
 
 
-def pairs(kind: Kind, widths: tuple[int, ...]) -> nn.Module:
+def pairs(kind: LayerBuilder, widths: tuple[int, ...]) -> nn.Module:
     """Two 3×3 convolutions for each width, halving the picture in between; the mean at the end."""
     parts: list[nn.Module] = []
     for number, width in enumerate(widths):
@@ -24,7 +24,7 @@ def pairs(kind: Kind, widths: tuple[int, ...]) -> nn.Module:
     return nn.Sequential(*parts, GlobalPool())
 
 
-def pointwise(kind: Kind, widths: tuple[int, ...]) -> nn.Module:
+def pointwise(kind: LayerBuilder, widths: tuple[int, ...]) -> nn.Module:
     """A 3×3 convolution, halving, and a 1×1 to half of its width, for each; the last one whole."""
     *halving, last = widths
     parts: list[nn.Module] = []
@@ -38,7 +38,7 @@ def pointwise(kind: Kind, widths: tuple[int, ...]) -> nn.Module:
     return nn.Sequential(*parts, kind.conv(last, 3, padding=1), GlobalPool())
 
 
-def residual(kind: Kind, widths: tuple[int, ...]) -> nn.Module:
+def residual(kind: LayerBuilder, widths: tuple[int, ...]) -> nn.Module:
     """One residual block for each width, where the small ResNet has two."""
     stream = kind.stream(widths[0])
     parts: list[nn.Module] = [kind.conv(widths[0], 3, 1, 1, stream=stream)]
@@ -52,20 +52,20 @@ def residual(kind: Kind, widths: tuple[int, ...]) -> nn.Module:
 class Untied(nn.Module):
     """A residual block whose layers compete each on their own; sums are taken block by block."""
 
-    def __init__(self, kind: Kind, width: int, stride: int, project: bool) -> None:
+    def __init__(self, kind: LayerBuilder, width: int, stride: int, project: bool) -> None:
         super().__init__()
         self.first = kind.conv(width, 3, stride, 1)
         self.second = kind.conv(width, 3, 1, 1, activate=False)
         self.shortcut = kind.conv(width, 1, stride, activate=False) if project else None
         self.activation = Activation(kind.unit)
 
-    def forward(self, flow: Flow) -> Flow:
+    def forward(self, flow: Activations) -> Activations:
         kept = flow if self.shortcut is None else self.shortcut(flow)
         added = self.second(self.first(flow))
         return self.activation(added.map(lambda values: kept.values + values))
 
 
-def untied(kind: Kind, widths: tuple[int, ...]) -> nn.Module:
+def untied(kind: LayerBuilder, widths: tuple[int, ...]) -> nn.Module:
     """As `residual`, but nothing ties the winners of a stage."""
     parts: list[nn.Module] = [kind.conv(widths[0], 3, 1, 1)]
     for stage, width in enumerate(widths):
@@ -83,12 +83,12 @@ class Leaky(nn.Module):
         super().__init__()
         self.relu = Activation("relu")
 
-    def forward(self, flow: Flow) -> Flow:
+    def forward(self, flow: Activations) -> Activations:
         above = self.relu(flow)
         return flow + above + above + above
 
 
-def leaky(kind: Kind, widths: tuple[int, ...]) -> nn.Module:
+def leaky(kind: LayerBuilder, widths: tuple[int, ...]) -> nn.Module:
     """The default's four convolutions with leaky units."""
     *halving, last = widths
     parts: list[nn.Module] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -16,11 +16,13 @@ Entry = TypeVar("Entry")
 class Registry(Generic[Entry]):
     """Named entries of one kind: `@methods.register("gem")` adds, `methods["gem"]` finds.
 
-    `methods["my_module:MyMethod"]` finds a user's own.
+    `modules` says in which module a name is registered; that module is imported when the name is
+    asked for. `methods["my_module:MyMethod"]` finds an entry that is not registered.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, modules: Mapping[str, str] | None = None) -> None:
         self.kind = kind
+        self._modules = dict(modules or {})
         self._entries: dict[str, Entry] = {}
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
@@ -32,13 +34,15 @@ class Registry(Generic[Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         if ":" in name:
-            return self._own(name)
+            return self._imported(name)
+        if name not in self._entries and name in self._modules:
+            importlib.import_module(self._modules[name])
         if name not in self._entries:
-            raise unknown(self.kind, name, self._entries)
+            raise unknown(self.kind, name, self)
         return self._entries[name]
 
-    def _own(self, name: str) -> Entry:
-        """A user's own, named `module:name`; the module may lie in the working folder."""
+    def _imported(self, name: str) -> Entry:
+        """An entry named `module:name`; the module may lie in the working folder."""
         module, _, attribute = name.partition(":")
         sys.path.insert(0, str(Path.cwd()))
         try:
@@ -53,7 +57,7 @@ class Registry(Generic[Entry]):
         return found
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries
+        return name in self._entries or name in self._modules
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._entries))
+        return iter(sorted({*self._entries, *self._modules}))

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 import tiny_releases as releases
 
-from rivals.data import cache
-from rivals.data import load as loading
-from rivals.data.catalogue import dataset
-from rivals.data.find import cache_folder
-from rivals.data.load import load
-from rivals.data.status import survey
 from rivals.errors import RivalsError
+from rivals.streams.data import cache, loading
+from rivals.streams.data.catalogue import dataset
+from rivals.streams.data.find import cache_folder
+from rivals.streams.data.loading import load
+from rivals.streams.data.status import survey
 
 
 def entries() -> list[str]:
@@ -42,7 +41,9 @@ def test_second_start_reads_no_source(root: Path, monkeypatch: pytest.MonkeyPatc
     releases.mnist(root)
     first = load("mnist")
     forbid(monkeypatch)
-    monkeypatch.setattr("rivals.data.checksums.file_md5", lambda path: pytest.fail("summed again"))
+    monkeypatch.setattr(
+        "rivals.streams.data.checksums.file_md5", lambda path: pytest.fail("summed again")
+    )
     second = load("mnist")
     assert isinstance(second.train.images, np.memmap)
     assert not second.train.images.flags.writeable
@@ -144,7 +145,7 @@ def test_no_room_is_one_sentence(root: Path) -> None:
     releases.mnist(root)
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
-        "from rivals.data.load import load\n"
+        "from rivals.streams.data.loading import load\n"
         "from rivals.errors import RivalsError\n"
         "try: load('mnist')\n"
         "except RivalsError as error: print(error)\n"
@@ -168,7 +169,7 @@ def test_a_cache_that_is_a_file_is_one_sentence(
 def test_two_processes_at_once_agree(root: Path) -> None:
     releases.zipped(root / "tiny-imagenet-200.zip", releases.tiny_imagenet())
     code = (
-        "from rivals.data.load import load\n"
+        "from rivals.streams.data.loading import load\n"
         "data = load('tiny-imagenet'); print(int(data.train.images.sum()))"
     )
     both = [python(code) for _ in range(2)]

@@ -11,7 +11,7 @@ import pytest
 import tiny_releases as releases
 from typer.testing import CliRunner
 
-from rivals.cli.data import app
+from rivals.cli.data_command import app
 from rivals.errors import RivalsError
 
 runner = CliRunner()
@@ -74,7 +74,7 @@ def test_get_refuses_unknown_names_and_keeps_subsets(root: Path) -> None:
     assert "is there but is not the official file" in str(done.exception)
 
 
-@pytest.mark.parametrize("module", ["torch", "numpy", "rivals.data.load"])
+@pytest.mark.parametrize("module", ["torch", "numpy", "rivals.streams.data.loading"])
 def test_import_is_light(module: str) -> None:
-    code = f"import sys, rivals.cli.data; sys.exit({module!r} in sys.modules)"
+    code = f"import sys, rivals.cli.data_command; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from rivals.data.catalogue import Source
-from rivals.data.get import fetch
 from rivals.errors import RivalsError
+from rivals.streams.data.catalogue import DownloadSource
+from rivals.streams.data.download import fetch
 
 CONTENT = hashlib.shake_128(b"rivals").digest(300_000)
-SOURCE = Source(
+SOURCE = DownloadSource(
     "archive",
     "folder/file.bin",
     "",
@@ -189,8 +189,8 @@ def test_no_room(root: Path, server: Plan) -> None:
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         "from pathlib import Path\n"
-        "from rivals.data.catalogue import Source\n"
-        "from rivals.data.get import fetch\n"
+        "from rivals.streams.data.catalogue import DownloadSource\n"
+        "from rivals.streams.data.download import fetch\n"
         "from rivals.errors import RivalsError\n"
         f"source = {SOURCE!r}\n"
         f"try: fetch(source, Path({str(root)!r}), {server.url!r})\n"

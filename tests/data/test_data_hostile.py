@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 import tiny_releases as releases
 
-from rivals.data import pickles
-from rivals.data.find import cache_folder
-from rivals.data.load import load
 from rivals.errors import RivalsError
+from rivals.streams.data import pickles
+from rivals.streams.data.find import cache_folder
+from rivals.streams.data.loading import load
 
 CIFAR = "cifar-100-python.tar.gz"
 TINY = "tiny-imagenet-200.zip"
@@ -367,7 +367,7 @@ def test_a_mended_file_loads(root: Path) -> None:
         b"cnumpy\ndtype\n(N}S'_make'\nI1\nstb.",  # changing the reader's stand-in
         b"cnumpy\ndtype\nN}S'code'\nI1\ns\x86b.",
         b"cnumpy.core.multiarray\n_reconstruct\n(tR(I1\n(I3\ntNI0\nS'abc'\ntb.",  # no type
-        b"crivals.data.pickles\nos\n.",
+        b"crivals.streams.data.pickles\nos\n.",
         b"\x82\x01.",  # the extension registry
         b"Pid\n.",  # a persistent id
         b"",

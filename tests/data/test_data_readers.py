@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tiny_releases as releases
 
-from rivals.data.load import Loaded, load
 from rivals.errors import RivalsError
+from rivals.streams.data.loading import Loaded, load
 
 
 def same(one: Loaded, other: Loaded) -> bool:

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 import torch
 
-from rivals.data.catalogue import CATALOGUE, dataset
-from rivals.data.find import search
-from rivals.data.load import Loaded, load
-from rivals.data.status import survey
 from rivals.seeds import Seed
-from rivals.tasks import cifar100, five_datasets, omniglot_rotation, pmnist, tiny_imagenet
-from rivals.tasks.stream import Lesson, Stream, streams
+from rivals.streams import cifar_streams as cifar100
+from rivals.streams import five_datasets, omniglot_rotation, pmnist
+from rivals.streams import tiny_imagenet_stream as tiny_imagenet
+from rivals.streams.data.catalogue import CATALOGUE, dataset
+from rivals.streams.data.find import search
+from rivals.streams.data.loading import Loaded, load
+from rivals.streams.data.status import survey
+from rivals.streams.stream import Stream, StreamItem, streams
 
 pytestmark = pytest.mark.data
 MODULES = (cifar100, five_datasets, omniglot_rotation, pmnist, tiny_imagenet)
@@ -133,7 +135,7 @@ def test_official_duplicates_are_counted(
     assert found == 0 if name in none else found < 0.02 * len(train), found
 
 
-def marks(lesson: Lesson) -> tuple[set[bytes], set[bytes]]:
+def marks(lesson: StreamItem) -> tuple[set[bytes], set[bytes]]:
     learned = [lesson.task.train.images, lesson.task.validation.images]
     train = {image.numpy().tobytes() for part in learned for image in part}
     return train, {image.numpy().tobytes() for image in lesson.test.images}
@@ -198,7 +200,7 @@ def test_a_task_is_what_is_resident() -> None:
 @pytest.mark.parametrize("name", [entry.name for entry in CATALOGUE])
 def test_warm_start_is_quick(name: str) -> None:
     held(name)
-    code = f"from rivals.data.load import load; load({name!r})"
+    code = f"from rivals.streams.data.loading import load; load({name!r})"
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     assert time.perf_counter() - start < 2

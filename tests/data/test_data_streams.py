@@ -10,12 +10,14 @@ import pytest
 import tiny_releases as releases
 import torch
 
-from rivals.data.load import Loaded, Part
 from rivals.errors import RivalsError
 from rivals.seeds import Seed
-from rivals.tasks import cifar100, five_datasets, omniglot_rotation, pmnist, tiny_imagenet
-from rivals.tasks.omniglot_rotation import OmniglotRotation, OmniglotSettings
-from rivals.tasks.stream import Lesson, Stream, streams
+from rivals.streams import cifar_streams as cifar100
+from rivals.streams import five_datasets, omniglot_rotation, pmnist
+from rivals.streams import tiny_imagenet_stream as tiny_imagenet
+from rivals.streams.data.loading import Loaded, SplitArrays
+from rivals.streams.omniglot_rotation import OmniglotRotation, OmniglotSettings
+from rivals.streams.stream import Stream, StreamItem, streams
 
 MODULES = (cifar100, five_datasets, omniglot_rotation, pmnist, tiny_imagenet)
 NAMES = {
@@ -52,7 +54,7 @@ def build(name: str, seed: int = 0, **settings: Any) -> Stream:
     return benchmark.build(benchmark.settings(**settings), Seed(seed))
 
 
-def rows(lesson: Lesson, *parts: str) -> set[bytes]:
+def rows(lesson: StreamItem, *parts: str) -> set[bytes]:
     held = {"train": lesson.task.train, "validation": lesson.task.validation, "test": lesson.test}
     return {image.numpy().tobytes() for part in parts for image in held[part].images}
 
@@ -180,12 +182,12 @@ def drawings(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
         labels = np.repeat(np.arange(first, first + characters), 20)
         marks = np.arange(first * 20, (first + characters) * 20)
         extra = {"drawings": np.tile(np.arange(20), characters), "digests": marks}
-        parts.append(Part(folder / f"{name}.npy", labels, extra))
+        parts.append(SplitArrays(folder / f"{name}.npy", labels, extra))
         first += characters
     return Loaded("omniglot", tuple(map(str, range(1623))), *parts, "omniglot:x", "")
 
 
-def origins(lesson: Lesson) -> tuple[set[bytes], set[bytes]]:
+def origins(lesson: StreamItem) -> tuple[set[bytes], set[bytes]]:
     """Training and test images, each turned to the smallest of its four rotations."""
 
     def upright(image: torch.Tensor) -> bytes:

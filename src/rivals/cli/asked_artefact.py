@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rivals.edge import load, read_picture
+from rivals.edge.artefact import load
 from rivals.errors import RivalsError
+from rivals.io.pictures import read_picture
 
 
 class AskedArtefact:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rivals.device import Predictor
+from rivals.model.predictor import Predictor
 
 
 class AskedModel:

@@ -12,10 +12,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from rivals.compare.bands import Verdict
-    from rivals.compare.comparison import Outcome
-    from rivals.compare.engine import Progress as Step
-    from rivals.compare.grid import Planned
+    from rivals.experiment.grid.comparison import Outcome
+    from rivals.experiment.grid.engine import Progress as Step
+    from rivals.experiment.grid.expectations import Verdict
+    from rivals.experiment.grid.grid_file import Planned
 
 
 class CompareScreen:

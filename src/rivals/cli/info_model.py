@@ -14,7 +14,7 @@ WIDEST = 64  # blocks in a row
 
 def facts(path: Path) -> dict[str, Any]:
     """All of it, as JSON has it."""
-    from rivals.device import Model
+    from rivals.model.folder import Model
 
     model = Model.open(path)
     about = model.description

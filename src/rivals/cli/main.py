@@ -7,17 +7,17 @@ from typing import Any
 
 import typer
 
-from rivals.cli.bench import bench
-from rivals.cli.compare import compare
-from rivals.cli.data import app as data
-from rivals.cli.drop import drop
-from rivals.cli.export import export
-from rivals.cli.info import info
-from rivals.cli.learn import learn
-from rivals.cli.predict import predict
-from rivals.cli.report import report
-from rivals.cli.run import run
-from rivals.cli.serve import serve
+from rivals.cli.bench_command import bench
+from rivals.cli.compare_command import compare
+from rivals.cli.data_command import app as data
+from rivals.cli.drop_command import drop
+from rivals.cli.export_command import export
+from rivals.cli.info_command import info
+from rivals.cli.learn_command import learn
+from rivals.cli.predict_command import predict
+from rivals.cli.report_command import report
+from rivals.cli.run_command import run
+from rivals.cli.serve_command import serve
 from rivals.errors import RivalsError
 
 EXAMPLES = """\

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from rivals.methods import Method, Step
-    from rivals.runs.loop import Run
-    from rivals.runs.results import Results
+    from rivals.experiment.loop import Run
+    from rivals.experiment.results import Results
+    from rivals.learn.method import Method, StepResult
 
 WIDEST_MATRIX = 10  # tasks; a longer stream is shown as two columns
 
@@ -57,7 +57,7 @@ class Screen:
         text = f"task {number}/{self.length} {task}"
         self.bar = self.progress.add_task(text, total=None, numbers="")
 
-    def steps(self, step: Step, method: Method) -> None:
+    def steps(self, step: StepResult, method: Method) -> None:
         if self.progress is None or self.bar is None:
             return
         self.right, self.seen = self.right + step.correct, self.seen + step.seen

@@ -9,6 +9,6 @@ print(answer.label, answer.confidence)
 
 from rivals.edge.artefact import Answer, Artefact, load
 from rivals.edge.card import Card
-from rivals.edge.picture import read_picture
+from rivals.io.pictures import read_picture
 
 __all__ = ["Answer", "Artefact", "Card", "load", "read_picture"]

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivals.edge.card import read_card
-from rivals.edge.picture import read_picture
 from rivals.edge.runtime import open_runtime
 from rivals.errors import RivalsError
+from rivals.io.pictures import read_picture
 
 IMAGES = 64  # of one pass, so that memory does not follow their number
 

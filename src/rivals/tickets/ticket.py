@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, fx
 
 from rivals.errors import RivalsError
-from rivals.files import digest, make_folder, read_json, write_bytes
-from rivals.metrics.cost import cost
-from rivals.tasks import Preprocessing
-from rivals.tickets.architecture import build, describe
+from rivals.io.files import digest, make_folder, read_json, write_bytes
+from rivals.streams.task import Preprocessing
+from rivals.tickets.cost import cost
+from rivals.tickets.graph_words import build, describe
 
 FORMAT = 1
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file

@@ -12,12 +12,12 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from rivals.errors import RivalsError
-from rivals.files import BusyError
-from rivals.web import known
+from rivals.io.files import BusyError
+from rivals.web import open_model as known
 from rivals.web.checked import decoded
 from rivals.web.collect import too_large
-from rivals.web.desk import Desk
-from rivals.web.events import follow
+from rivals.web.service import Service
+from rivals.web.web_events import follow
 
 TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
          "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}  # fmt: skip
@@ -29,7 +29,7 @@ class TooLargeError(RivalsError):
     """More bytes than a picture may have."""
 
 
-def make_app(desk: Desk) -> FastAPI:
+def make_app(desk: Service) -> FastAPI:
     """The page and what it asks for; whoever may ask is the guard's business."""
 
     app = FastAPI(title="rivals", docs_url=None, redoc_url=None, openapi_url=None)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.files import digest, make_folder, write_bytes
+from rivals.io.files import digest, make_folder, write_bytes
 from rivals.web.checked import suffix_of, thumbnail
 from rivals.web.names import safe_name
 

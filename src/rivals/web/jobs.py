@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.files import make_folder, read_json, write_json
-from rivals.web.training import Training
+from rivals.io.files import make_folder, read_json, write_json
+from rivals.web.training_job import TrainingJob
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 OPEN = (QUEUED, RUNNING)
@@ -22,7 +22,7 @@ ATTEMPTS = 3  # a training that takes the server down with it is not tried for e
 
 
 @dataclass(frozen=True)
-class Job:
+class WebJob:
     """A training that somebody asked for."""
 
     id: int
@@ -43,18 +43,18 @@ class Jobs:
     def __init__(
         self,
         folder: Path,
-        command: Callable[[Job], Sequence[str]],
-        learned: Callable[[Job], bool],
+        command: Callable[[WebJob], Sequence[str]],
+        learned: Callable[[WebJob], bool],
     ) -> None:
         make_folder(folder)
         self.folder, self.command, self.learned = folder, command, learned
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, WebJob] = {}
         self.version = 0
         self.stopping = False
         self._wake = threading.Condition(threading.RLock())
         for each in sorted(folder.iterdir()):
             with contextlib.suppress(RivalsError, TypeError):  # half-made by a killed server
-                job = Job(**read_json(each / "job.json", "job"))
+                job = WebJob(**read_json(each / "job.json", "job"))
                 self.jobs[job.id] = job
         self._thread = threading.Thread(target=self._work, name="trainings", daemon=True)
 
@@ -73,7 +73,7 @@ class Jobs:
         with self._wake:
             return [asdict(job) for job in self.jobs.values()]
 
-    def current(self) -> Job | None:
+    def current(self) -> WebJob | None:
         """The training to show: the one that runs, else the last that ended."""
         with self._wake:
             jobs = list(self.jobs.values())
@@ -86,13 +86,13 @@ class Jobs:
         with self._wake:
             return any(job.task == task and job.state in OPEN for job in self.jobs.values())
 
-    def add(self, task: str, again: bool = False, minutes: float | None = None) -> Job:
+    def add(self, task: str, again: bool = False, minutes: float | None = None) -> WebJob:
         with self._wake:
             if self.waits(task):
                 raise RivalsError(f"'{task}' is being learned or waits for it already.")
             if sum(job.state == QUEUED for job in self.jobs.values()) >= MOST_QUEUED:
                 raise RivalsError(f"{MOST_QUEUED} trainings wait, which is the most; wait for one.")
-            job = Job(max(self.jobs, default=0) + 1, task, again, minutes)
+            job = WebJob(max(self.jobs, default=0) + 1, task, again, minutes)
             make_folder(self._at(job))
             self._set(job)
             self._wake.notify_all()
@@ -122,7 +122,7 @@ class Jobs:
     def _work(self) -> None:
         for each in list(self.jobs.values()):  # cancelled by a server that could not see to it
             if each.state not in OPEN:
-                Training(self._at(each)).stop()
+                TrainingJob(self._at(each)).stop()
         while True:
             with self._wake:
                 job = self._next()
@@ -136,13 +136,13 @@ class Jobs:
             except RivalsError as error:
                 self._end(job, FAILED, str(error))
 
-    def _next(self) -> Job | None:
+    def _next(self) -> WebJob | None:
         """A training that a former server began comes first."""
         waiting = [job for job in self.jobs.values() if job.state in OPEN]
         return min(waiting, key=lambda job: (job.state != RUNNING, job.id), default=None)
 
-    def _see_through(self, job: Job) -> None:
-        training = Training(self._at(job))
+    def _see_through(self, job: WebJob) -> None:
+        training = TrainingJob(self._at(job))
         if not training.alive() and training.outcome() is None:
             if job.attempts and self.learned(job):  # killed after the last byte was written
                 self._end(job, DONE)
@@ -165,7 +165,7 @@ class Jobs:
             training.stop()
         self._conclude(job, training)
 
-    def _conclude(self, job: Job, training: Training) -> None:
+    def _conclude(self, job: WebJob, training: TrainingJob) -> None:
         """Write down how it ended, unless it was interrupted and is to go on."""
         outcome = training.outcome()
         if outcome is not None and outcome["event"] == "done":  # also if asked to stop too late
@@ -182,7 +182,7 @@ class Jobs:
         else:
             self._end(job, FAILED, training.complaint())
 
-    def _end(self, job: Job, state: str, sentence: str | None = None) -> None:
+    def _end(self, job: WebJob, state: str, sentence: str | None = None) -> None:
         with self._wake:
             ended = replace(self.jobs[job.id], state=state, sentence=sentence)
             try:
@@ -194,15 +194,15 @@ class Jobs:
 
     # The files -----------------------------------------------------------------------------------
 
-    def _at(self, job: Job) -> Path:
+    def _at(self, job: WebJob) -> Path:
         return self.events(job.id).parent
 
-    def _set(self, job: Job) -> None:
+    def _set(self, job: WebJob) -> None:
         write_json(self._at(job) / "job.json", asdict(job))
         self.jobs[job.id] = job
         self.version += 1
 
-    def _remove(self, job: Job) -> None:
+    def _remove(self, job: WebJob) -> None:
         shutil.rmtree(self._at(job), ignore_errors=True)
         del self.jobs[job.id]
         self.version += 1

@@ -15,8 +15,8 @@ import uvicorn
 
 from rivals.errors import RivalsError
 from rivals.web.app import make_app
-from rivals.web.desk import Desk
 from rivals.web.guard import Guard, is_loopback, is_number
+from rivals.web.service import Service
 
 TOKEN = "RIVALS_TOKEN"  # a token of one's own, that outlives the server
 SHORTEST = 16
@@ -40,7 +40,7 @@ class Address:
 class Server(uvicorn.Server):
     """Lets go of waiting pages when it is asked to end."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
+    def __init__(self, config: uvicorn.Config, desk: Service) -> None:
         super().__init__(config)
         self.desk = desk
 
@@ -53,7 +53,7 @@ def serve(model: Path, host: str, port: int, ready: Callable[[Address], None]) -
     """Serve until told to stop; `ready` is called once pages can be asked for."""
     listening = listen(host, port)
     address = Address(host, listening.getsockname()[1], None if is_loopback(host) else token())
-    desk = Desk(model)
+    desk = Service(model)
     try:
         app = Guard(make_app(desk), host, address.port, address.token)
         config = uvicorn.Config(

@@ -1,0 +1,1 @@
+"""What methods keep of the past: exemplars with labels, and a pool of pictures without."""

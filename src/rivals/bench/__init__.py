@@ -1,1 +1,0 @@
-"""What training and tickets cost, measured: `rivals bench`."""

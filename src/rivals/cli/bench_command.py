@@ -1,0 +1,65 @@
+"""`rivals bench`: what training, tickets and memory cost here, against the targets."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rivals.experiment.bench.bench_row import Row
+
+
+def bench(
+    suite: Annotated[
+        str, typer.Option(help="train, memory, tickets, growth, load, deploy, or all.")
+    ] = "all",
+    repeat: Annotated[int, typer.Option(help="Turns of each variant; medians are shown.")] = 15,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> int:
+    """Measure what training, tickets and memory cost on this machine, against the targets."""
+    from rich.console import Console
+
+    from rivals.experiment.bench.machine import machine
+    from rivals.experiment.bench.suites import measure
+
+    progress = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    rows = []
+    for row in measure(suite, repeat):
+        rows.append(row)
+        if progress.is_terminal:
+            progress.print(f"{row.suite}: {row.name}")
+    facts = machine()
+    facts["threads"] = 1  # of torch, while it was measured
+    if as_json:
+        typer.echo(json.dumps({"machine": facts, "rows": [row.to_dict() for row in rows]}))
+    else:
+        show(Console(highlight=False, markup=False, emoji=False), facts, rows)
+    return 0
+
+
+def show(console: Console, facts: dict[str, Any], rows: list[Row]) -> None:
+    """The machine, the table, and below it how each row was measured."""
+    from rich.table import Table
+
+    from rivals.experiment.bench.bench_row import number
+
+    console.print(
+        f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}, torch {facts['torch']}, "
+        f"{facts['threads']} thread, load {facts['load']}",
+        soft_wrap=True,
+    )
+    table = Table()
+    for head in ("suite", "name", "value", "spread", "unit", "target", "met"):
+        table.add_column(head, justify="right" if head in ("value", "spread") else "left")
+    for row in rows:
+        spread = "" if row.spread is None else "–".join(number(value) for value in row.spread)
+        met = {True: "yes", False: "no", None: ""}[row.met]
+        target = "" if row.target is None else str(row.target)
+        table.add_row(row.suite, row.name, number(row.value), spread, row.unit, target, met)
+    console.print(table)
+    for row in rows:
+        console.print(f"{row.name}: {row.how}.", soft_wrap=True)

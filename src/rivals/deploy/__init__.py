@@ -1,0 +1,1 @@
+"""Tickets leave Python: written for a runtime, run there, compared, and only then put in place."""

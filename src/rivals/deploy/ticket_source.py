@@ -1,0 +1,88 @@
+"""Where a ticket and pictures for it come from: the folder of a ticket, a run or a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rivals.deploy.test_pictures import ComparisonPictures, at_random, of_folder, of_lesson
+from rivals.deploy.whole_model import Whole, whole
+from rivals.errors import RivalsError
+from rivals.experiment.stored_run import StoredRun
+from rivals.model.folder import Model
+from rivals.model.manifest import NAME
+from rivals.tickets.ticket import Ticket
+
+HINT = "name a folder that `rivals run` or `rivals learn` has made, or a ticket."
+
+
+@dataclass(frozen=True)
+class TicketSource:
+    """A ticket, and pictures of its task."""
+
+    ticket: Ticket
+    pictures: ComparisonPictures
+
+
+def find(model: Path, task: str | None, images: Path | None = None) -> TicketSource:
+    """The ticket of `task` in `model`, with the pictures in `images` or those it learned from."""
+    if kind(model) == "ticket":
+        ticket = Ticket.load(model)
+        if task is not None and task != ticket.task:
+            raise RivalsError(
+                f"{model} holds the ticket of '{ticket.task}', not of '{task}'; leave out --task."
+            )
+        pictures = of_folder(images, ticket) if images else at_random(ticket)
+        return TicketSource(ticket, pictures)
+    if kind(model) == "model":
+        learned = Model.open(model)
+        ticket = learned.ticket(_chosen(model, task, [each.name for each in learned.tasks]))
+        return TicketSource(ticket, of_folder(images, ticket) if images else at_random(ticket))
+    run = StoredRun(model)
+    task = _chosen(model, task, run.tasks)
+    ticket = run.ticket(task)
+    return TicketSource(
+        ticket, of_folder(images, ticket) if images else of_lesson(run.lesson(task))
+    )
+
+
+def _chosen(model: Path, task: str | None, tasks: list[str]) -> str:
+    """The task to export: that which is named, or the only one."""
+    if task is None and len(tasks) == 1:
+        return tasks[0]
+    if task is None:
+        raise RivalsError(
+            f"{model} holds {len(tasks) or 'no'} tasks; choose one with --task "
+            f"({', '.join(tasks)}), or all of them with --all-tasks."
+        )
+    return task
+
+
+def find_whole(model: Path) -> Whole:
+    """Every task of a model or a run, with the pictures that a run learned from."""
+    if kind(model) == "ticket":
+        raise RivalsError(
+            f"{model} holds one ticket, but --all-tasks takes a model; name the folder of a model "
+            "or of a run."
+        )
+    if kind(model) == "model":
+        learned = Model.open(model)
+        noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
+        return whole(learned.method, learned.description.input_shape, noise)
+    run = StoredRun(model)
+    method = run.method()
+    tasks = [task for task in run.tasks if task in method.known]
+    pictures = {task: of_lesson(run.lesson(task)) for task in tasks}
+    return whole(method, run.stream.input_shape, pictures)
+
+
+def kind(folder: Path) -> str:
+    """What a folder holds, by the file that every such folder has."""
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise RivalsError(f"{folder} cannot be read ({error.strerror}); {HINT}") from error
+    for file, name in (("ticket.json", "ticket"), ("config.yaml", "run"), (NAME, "model")):
+        if file in names:
+            return name
+    raise RivalsError(f"{folder} holds neither a model, a run nor a ticket; {HINT}")

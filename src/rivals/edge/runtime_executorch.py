@@ -1,0 +1,50 @@
+"""executorch, for `.pte`. Its runtime for Python loads torch: this is to check an artefact.
+
+On a phone or a board the same file is run by executorch's libraries for C++, Java or Swift, which
+need no torch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rivals.edge.card import read_sidecar
+from rivals.edge.quiet import quiet
+from rivals.errors import RivalsError
+
+with quiet():  # it tells what it finds out about the processor
+    import torch
+    from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
+    from executorch.runtime import ExecutorchRuntime as Executorch
+
+
+class ExecutorchRuntime:
+    """A loaded program; the artefact takes one image at a time."""
+
+    def __init__(self, path: Path, threads: int = 1) -> None:
+        self.card: str | None = read_sidecar(path)
+        try:
+            with quiet():
+                _unsafe_reset_threadpool(threads)
+                self.program = Executorch.get().load_program(path.read_bytes())
+                self.method = self.program.load_method("forward")
+        except (ValueError, RuntimeError, OSError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            raise RivalsError(
+                f"{path} is no artefact that executorch can run ({reason}); export it again."
+            ) from error
+        if self.method is None:
+            raise RivalsError(f"{path} has no method 'forward'; export it again.")
+
+    def __call__(self, images: NDArray[Any]) -> list[NDArray[Any]]:
+        return [np.concatenate([self.run(image[None]) for image in images])]
+
+    def run(self, image: NDArray[Any]) -> NDArray[Any]:
+        """Scores (1, classes) of an image (1, channels, height, width)."""
+        (scores,) = self.method.execute((torch.from_numpy(np.ascontiguousarray(image)),))
+        copy: NDArray[Any] = scores.numpy().copy()  # the next image is written to the same place
+        return copy

@@ -1,0 +1,1 @@
+"""Benchmark runs: the loop over tasks, its settings and its results."""

@@ -1,0 +1,1 @@
+"""What training and tickets cost, in measured seconds and bytes."""

@@ -1,0 +1,59 @@
+"""How large the measured things are: as the targets have them, or tiny for tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+
+Widths = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Networks, pictures and steps of the suites."""
+
+    alexnet: Widths = (64, 128, 256, 2048, 2048)
+    resnet: Widths = (64, 128, 256, 512, 512)
+    wide: Widths = (256, 512, 1024, 2048, 2048)  # 32 rivals around the resnet's ticket
+    wide_units: int = 32
+    units: int = 8
+    side: int = 32  # pixels
+    classes: int = 10
+    batch: int = 40
+    images: int = 2000  # of a whole task
+    epochs: int = 10
+    whole_tasks: int = 3
+    loop_images: int = 4500  # with the epochs, a task of the cifar100 recipe
+    loop_epochs: int = 20
+    save_every: float = 10.0  # seconds between checkpoints of the measured loop
+    memory_steps: int = 10  # of a task, half of them competing
+    stored: int = 1000  # tasks
+    tickets: int = 20  # to infer a task among
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return 3, self.side, self.side
+
+    def plan(self, network: str, weights: str = "generated") -> NetworkPlan:
+        """`alexnet`, `resnet18` or `wide`, as networks of rivals."""
+        widths = {"alexnet": self.alexnet, "resnet18": self.resnet, "wide": self.wide}[network]
+        settings = NetworkSettings(
+            network="alexnet" if network == "alexnet" else "resnet18",
+            widths=widths,
+            units=self.wide_units if network == "wide" else self.units,
+            weights=weights,
+        )
+        return NetworkPlan(settings, self.shape)
+
+    def widths(self, network: str, native: bool = False) -> Widths:
+        """The full widths, or those of a ticket."""
+        plan = self.plan(network).settings
+        return tuple(width // (plan.units if native else 1) for width in plan.widths)
+
+
+TINY = Sizes(
+    alexnet=(8, 8, 8, 16, 16), resnet=(8, 8, 8, 8, 8), wide=(16, 16, 16, 16, 16), wide_units=4,
+    units=2, batch=8, images=40, epochs=2, whole_tasks=1, loop_images=40, loop_epochs=2,
+    memory_steps=4, stored=5, tickets=3,
+)  # fmt: skip

@@ -1,0 +1,206 @@
+"""What to run: methods × seeds × benchmarks, from words on the command line or from a YAML file.
+
+preset: small                   # what stands at the top holds for every group
+groups:
+  - benchmarks: [cifar100, pmnist]
+    methods: [twta, gpm]
+    seeds: [0, 1, 2]
+  - benchmarks: [cifar100]
+    methods: [twta]
+    set: {units: 32}
+    name: j32                   # told apart in the names of the folders
+    expect: {task_known: [60, null]}  # see bands.py
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rivals.errors import RivalsError, unknown
+from rivals.experiment.grid.expectations import Band, parse
+from rivals.experiment.run_settings import Settings, parse_overrides, resolve
+from rivals.learn.method import methods as known_methods
+
+DEFAULTS = {
+    "methods": ["twta"], "seeds": [0], "preset": "default", "set": {}, "name": "", "expect": {},
+}  # fmt: skip
+KEYS = ("benchmarks", *DEFAULTS)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of the grid, as the words of `rivals run`."""
+
+    benchmark: str
+    method: str = "twta"
+    preset: str = "default"
+    seed: int = 0
+    changes: tuple[str, ...] = ()  # key=value, as --set takes them
+    name: str = ""  # of its group; tells apart what else would share a folder
+    expect: tuple[Band, ...] = field(default=(), compare=False)
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        words = (self.benchmark, self.method, self.preset, self.name, str(self.seed))
+        return "-".join(re.sub(r"[^\w.-]", ".", word) for word in words if word)
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What it has in common with the same run of another seed."""
+        return (self.benchmark, self.method, self.preset, self.name, *self.changes)
+
+    def settings(self) -> Settings:
+        """Complete settings, or one sentence that names the run."""
+        try:
+            changes = parse_overrides(list(self.changes))
+            return resolve(self.benchmark, self.method, self.preset, self.seed, changes)
+        except RivalsError as error:
+            raise RivalsError(f"{self.folder}: {error}") from error
+
+    def command(self, out: Path) -> str:
+        """The command that makes, or goes on with, this run alone."""
+        words = ["rivals", "run", self.benchmark, "--method", self.method, "--preset", self.preset]
+        for change in self.changes:
+            words += ["--set", change]
+        words += ["--seed", str(self.seed), "--out", str(out / self.folder)]
+        return shlex.join([*words, "--resume"] if (out / self.folder).exists() else words)
+
+
+def from_words(
+    benchmarks: str, methods: str, seeds: str, preset: str, changes: list[str], name: str = ""
+) -> list[Planned]:
+    """The grid that the options describe: `twta,gpm`, `0,1,2` or `0-2`."""
+    group = {
+        "benchmarks": _words("benchmarks", benchmarks),
+        "methods": _words("methods", methods),
+        "seeds": _seeds(seeds),
+        "preset": preset,
+        "set": parse_overrides(changes),
+        "name": name,
+        "expect": {},
+    }
+    return checked(_runs(group))
+
+
+def from_file(path: Path) -> list[Planned]:
+    """The grid that a YAML file describes, group by group."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise RivalsError(f"Could not read the grid {path} ({why}).") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark else ""
+        raise RivalsError(f"The grid {path} is not valid YAML{line}.") from error
+    if not isinstance(content, dict):
+        raise RivalsError(f"The grid {path} holds no groups; docs/compare.md shows one.")
+    try:
+        return checked(_content(content))
+    except RivalsError as error:
+        raise RivalsError(f"The grid {path}: {error}") from error
+
+
+def checked(runs: Iterable[Planned]) -> list[Planned]:
+    """Each run once; every one of them has valid settings and a folder of its own."""
+    by_folder: dict[str, Planned] = {}
+    for run in runs:
+        other = by_folder.setdefault(run.folder, run)
+        if other != run:
+            raise RivalsError(
+                f"two different runs would share the folder {run.folder}; "
+                "give one of their groups a name."
+            )
+    for run in by_folder.values():
+        run.settings()
+    if not by_folder:
+        raise RivalsError("there is nothing to run; name benchmarks and methods.")
+    return list(by_folder.values())
+
+
+def _content(content: dict[str, Any]) -> list[Planned]:
+    common = {key: value for key, value in content.items() if key != "groups"}
+    groups = content.get("groups", [{}])
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise RivalsError("groups must be a list, each with benchmarks, methods and seeds.")
+    found: list[Planned] = []
+    for group in groups:
+        merged = {**common, **group}
+        for key in merged:
+            if key not in KEYS:
+                raise unknown("word of a grid", str(key), (*KEYS, "groups"))
+        changes = [_mapping(each.get("set")) for each in (common, group)]
+        found += _runs({**DEFAULTS, **merged, "set": {**changes[0], **changes[1]}})
+    return found
+
+
+def _runs(group: dict[str, Any]) -> list[Planned]:
+    if "benchmarks" not in group:
+        raise RivalsError("a group has no benchmarks; name at least one.")
+    benchmarks, methods = (_names(key, group[key]) for key in ("benchmarks", "methods"))
+    if methods == ["all"]:
+        methods = list(known_methods)
+    seeds = group["seeds"] if isinstance(group["seeds"], list) else [group["seeds"]]
+    if not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise RivalsError("seeds must be a list of whole numbers, such as [0, 1, 2].")
+    preset, name = str(group["preset"]), str(group["name"])
+    if not re.fullmatch(r"[\w.-]*", name):
+        raise RivalsError(f"the name '{name}' must consist of letters, digits, '-', '_' and '.'.")
+    changes = tuple(f"{key}={_word(value)}" for key, value in group["set"].items())
+    expect = parse(group["expect"])
+    return [
+        Planned(benchmark, method, preset, seed, changes, name, expect)
+        for seed, benchmark, method in product(seeds, benchmarks, methods)
+    ]
+
+
+def _names(key: str, value: Any) -> list[str]:
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise RivalsError(f"{key} must be a list of names.")
+    return names
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise RivalsError("set must hold settings, such as {epochs: 10}.")
+    return value
+
+
+def _word(value: Any) -> str:
+    """A value of YAML as --set takes it."""
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _words(option: str, text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise RivalsError(f"--{option} names nothing; write names with commas between.")
+    return words
+
+
+def _seeds(text: str) -> list[int]:
+    """`0,1,2` or `0-2` → the numbers."""
+    found: list[int] = []
+    for word in _words("seeds", text):
+        span = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", word)
+        if not span:
+            raise RivalsError(f"'{word}' is no seed; write --seeds 0,1,2 or --seeds 0-2.")
+        first, last = int(span[1]), int(span[2] or span[1])
+        if not first <= last < first + 10_000:
+            raise RivalsError(f"--seeds {word} counts from {first} to {last}; begin with the less.")
+        found += range(first, last + 1)
+    return found

@@ -1,0 +1,134 @@
+"""One run in a process of its own: `python -m rivals.experiment.grid.worker`.
+
+The first line of its input is the job; it says how it goes in lines of JSON. When its input ends,
+because somebody wants it to stop or because the parent is no more, it saves and stops.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rivals.errors import RivalsError
+from rivals.io.files import BusyError
+
+if TYPE_CHECKING:
+    from rivals.experiment.loop import Run
+    from rivals.experiment.results import Results
+    from rivals.learn.method import Method, StepResult
+
+EVERY = 0.25  # seconds between two words about progress
+
+
+class Speaker:
+    """A watcher that tells the parent how far the run is."""
+
+    def __init__(self, channel: int) -> None:
+        self.channel, self.tasks, self.task, self.spoke = channel, 1, "", 0.0
+
+    def say(self, **message: Any) -> None:
+        try:
+            os.write(self.channel, (json.dumps(message) + "\n").encode())
+        except BrokenPipeError:  # nobody listens; the input will have ended as well
+            return
+
+    def progress(self, done: int, within: float) -> None:
+        number = min(done + 1, self.tasks)
+        share = min(1.0, (done + within) / self.tasks)
+        self.say(task=self.task, number=number, tasks=self.tasks, share=share)
+
+    def begins(self, task: str, method: Method) -> None:
+        self.task = task
+        self.progress(len([name for name in method.known if name != task]), 0.0)
+
+    def steps(self, step: StepResult, method: Method) -> None:
+        now = time.monotonic()
+        if now - self.spoke >= EVERY:
+            self.spoke = now
+            at = method.position
+            within = min(1.0, at.step / at.steps) if at.steps else 0.0
+            self.progress(len([name for name in method.known if name != self.task]), within)
+
+    def ends(self, results: Results) -> None:
+        self.progress(len(results.content["tasks"]), 0.0)
+
+
+def main() -> int:
+    channel = os.dup(1)
+    os.dup2(2, 1)  # whatever prints does not disturb the messages
+    job = json.loads(_first_line())
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    threading.Thread(target=_until_the_end, args=(stop,), daemon=True).start()
+    speaker = Speaker(channel)
+    how, reason = go(job, speaker, stop)
+    speaker.say(ended=how, reason=reason)
+    return 0
+
+
+def go(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> tuple[str, str]:
+    """Carry a job out; how it ended, and why."""
+    from rivals.experiment.loop import Interrupted
+
+    try:
+        run = _prepared(job, speaker, stop)
+        speaker.tasks = run.stream.length
+        run.go()
+    except Interrupted:
+        return "stopped", "it was asked to stop, and is saved."
+    except BusyError as error:
+        return "busy", str(error)
+    except RivalsError as error:
+        return "failed", str(error)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = str(error).strip().partition("\n")[0]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        return "failed", f"{type(error).__name__}: {said} ({place})"
+    return "finished", ""
+
+
+def _prepared(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> Run:
+    """The run, fresh or resumed, whichever its folder asks for."""
+    from rivals.experiment.run_settings import parse_overrides, resolve
+    from rivals.experiment.start import prepare
+
+    folder = Path(job["folder"])
+    changes = parse_overrides(job["changes"])
+    settings = resolve(job["benchmark"], job["method"], job["preset"], job["seed"], changes)
+    resume = (folder / "config.yaml").exists()
+    options = (speaker, stop.is_set, job["save_every"])
+    try:
+        return prepare(settings, folder, resume, *options)
+    except RivalsError:
+        if resume or not (folder / "config.yaml").exists():
+            raise
+        return prepare(settings, folder, True, *options)  # somebody began it meanwhile
+
+
+def _first_line() -> bytes:
+    read = b""
+    while b"\n" not in read:
+        piece = os.read(0, 65536)
+        if not piece:
+            raise SystemExit(0)  # the parent has gone before it said anything
+        read += piece
+    return read.partition(b"\n")[0]
+
+
+def _until_the_end(stop: threading.Event) -> None:
+    while os.read(0, 4096):
+        pass
+    stop.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The loop over tasks. A run is a folder, and a folder goes on from wherever it was stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rivals.errors import RivalsError
+from rivals.experiment.checkpoint import Checkpoint, CheckpointFolder
+from rivals.experiment.measurements import Measured
+from rivals.experiment.results import Results
+from rivals.experiment.run_folder import RunFolder
+from rivals.learn.method import Method, StepResult
+from rivals.seeds import Seed
+from rivals.streams.stream import Stream, StreamItem
+from rivals.tickets.ticket import Ticket
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it
+    """The run was asked to stop; its state is saved."""
+
+
+class Watcher(Protocol):
+    """Whoever looks on: a progress bar, or nobody."""
+
+    def begins(self, task: str, method: Method) -> None: ...
+    def steps(self, step: StepResult, method: Method) -> None: ...
+    def ends(self, results: Results) -> None: ...
+
+
+@dataclass
+class Run:
+    """A stream, a method, and the folder where both are kept safe."""
+
+    stream: Stream
+    method: Method
+    folder: RunFolder
+    results: Results
+    seed: Seed
+    watcher: Watcher
+    measured: Measured = field(default_factory=Measured)
+    save_every: float = 30.0  # seconds between two checkpoints inside a task
+    asked_to_stop: Callable[[], bool] = lambda: False
+    done: int = 0  # tasks
+    resuming: bool = False  # in the middle of a task
+
+    def go(self) -> Results:
+        """Do what is still to come, and let go of the folder, whatever happens."""
+        try:
+            return self.tasks()
+        finally:
+            self.folder.release()
+
+    def tasks(self) -> Results:
+        """Learn, evaluate and record every task."""
+        lessons = [self.stream.lesson(index) for index in range(self.done)]
+        for index in range(self.done, self.stream.length):
+            lesson = self.stream.lesson(index)
+            lessons.append(lesson)
+            self.learn(lesson)
+            self.results.add(self.method, lessons, self.stream, self.seed)
+            self.done = index + 1
+            self.write_tickets()
+            self.save()
+            self.results.write(self.folder.results)
+            self.watcher.ends(self.results)
+            if self.asked_to_stop() and self.done < self.stream.length:
+                raise Interrupted
+        return self.results
+
+    def learn(self, lesson: StreamItem) -> None:
+        """One task, from its beginning or from the step at which it was interrupted."""
+        self.watcher.begins(lesson.task.name, self.method)
+        if not self.resuming:
+            self.method.start(lesson.task)
+        self.resuming = False
+        self.measured.begin(lesson.task.name)
+        saved = time.monotonic()
+
+        def watch(step: StepResult) -> None:
+            nonlocal saved
+            self.watcher.steps(step, self.method)
+            stop = self.asked_to_stop()
+            if stop or time.monotonic() - saved >= self.save_every:
+                self.save()
+                saved = time.monotonic()
+            if stop:
+                raise Interrupted
+
+        self.method.learn(lesson.task, watch)
+        self.method.finish(lesson.task)
+        self.measured.end()
+
+    def write_tickets(self) -> None:
+        """The ticket of the last task; after the last task, all of them as they are in the end."""
+        tasks, row = self.results.content["tasks"], self.results.content["matrix"][-1]
+        first = 0 if self.results.content["complete"] else len(tasks) - 1
+        for task, accuracy in list(zip(tasks, row, strict=True))[first:]:
+            known = self.method.known[task["name"]]
+            Ticket(
+                self.method.ticket(task["name"]), task["name"], known.classes, known.preprocessing,
+                self.stream.input_shape,
+                [winners.tolist() for winners in self.method.winners(task["name"])], accuracy,
+            ).save(self.folder.ticket(task["name"]))  # fmt: skip
+
+    def save(self) -> None:
+        """Put the state beside the results it belongs to, both or neither."""
+        self.folder.checkpoints.save(
+            Checkpoint(
+                self.done, self.results.content, self.measured.to_dict(), self.method.state()
+            )
+        )
+        self.folder.write_measured(self.measured)
+
+    def restore(self, checkpoints: CheckpointFolder) -> None:
+        """Go back to what a checkpoint holds."""
+        checkpoint = checkpoints.load()
+        try:
+            self.method.load(checkpoint.state)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise RivalsError(
+                f"The checkpoint {checkpoints.folder} does not fit this run "
+                f"({type(error).__name__}); use the version of rivals that wrote it."
+            ) from error
+        checkpoints.sweep()
+        self.done = checkpoint.done
+        self.results = Results(checkpoint.results)
+        self.measured = Measured.from_dict(checkpoint.measured)
+        self.resuming = len(self.method.known) > checkpoint.done
+        if self.done:
+            self.results.write(self.folder.results)
+        self.folder.write_measured(self.measured)

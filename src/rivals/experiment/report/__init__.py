@@ -1,0 +1,1 @@
+"""Tables, plots and one page from the results of runs; never imports torch."""

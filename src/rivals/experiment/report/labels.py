@@ -1,0 +1,74 @@
+"""What each system is called, and in which settings it differs from the others."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from rivals.experiment.report.groups import NAMES, Group
+
+
+def label_groups(groups: list[Group]) -> None:
+    """The name of each system; where a method stands twice, with what tells it apart.
+
+    What most systems of the section have is not said: `TWTA` and `TWTA J = 32`.
+    """
+    usual = _usual(groups)
+    by_method: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        by_method[group.method].append(group)
+    for method, same in by_method.items():
+        settings = [group.settings for group in same]
+        keys = list(dict.fromkeys(key for each in settings for key in each))
+        differing = [key for key in keys if len({repr(s.get(key)) for s in settings}) > 1]
+        beside = [key for key in differing if key != "preset"]
+        if len(beside) == 1:  # says more than the name of a preset
+            differing = beside
+        elif "preset" in differing and len({s["preset"] for s in settings}) == len(same):
+            differing = ["preset"]
+        for variant, (group, values) in enumerate(zip(same, settings, strict=True)):
+            odd = [key for key in differing if usual.get(key, "") != repr(values.get(key))]
+            told = [_told(key, values.get(key)) for key in odd[:2]]
+            group.variant = variant
+            group.label = " ".join([NAMES.get(method, method), *filter(None, [", ".join(told)])])
+        for label in {group.label for group in same}:
+            alike = [group for group in same if group.label == label]
+            for number, group in enumerate(alike if len(alike) > 1 else [], start=1):
+                group.label += f" ({number})"
+
+
+def differences(groups: list[Group]) -> list[str]:
+    """Which systems have other settings than most, a sentence for each set of them.
+
+    Only of settings that every system has, and of none that its name tells.
+    """
+    usual = _usual(groups)
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for group in groups:
+        values = group.settings.items()
+        odd = (
+            _told(key, value)
+            for key, value in values
+            if usual.get(key, "") not in ("", repr(value))
+        )
+        told = tuple(each for each in odd if each not in group.label)
+        if told:
+            alike[told].append(group.label)
+    return [f"{', '.join(who)}: {', '.join(told)}." for told, who in alike.items()]
+
+
+def _usual(groups: list[Group]) -> dict[str, str]:
+    """The value that most systems have of each setting that every system has."""
+    settings = [group.settings for group in groups]
+    shared = set.intersection(*(set(each) for each in settings))
+    found = {}
+    for key in shared:
+        counts = Counter(repr(each[key]) for each in settings).most_common(2)
+        if len(counts) == 1 or counts[0][1] > counts[1][1]:
+            found[key] = counts[0][0]
+    return found
+
+
+def _told(key: str, value: Any) -> str:
+    text = "-".join(map(str, value)) if isinstance(value, list) else str(value)
+    return {"units": f"J = {text}", "preset": text}.get(key, f"{key} {text}")

@@ -1,0 +1,151 @@
+"""The folder of a run: its settings, results, measurements, checkpoint and tickets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import torch
+import yaml
+
+from rivals import __version__
+from rivals.errors import RivalsError
+from rivals.experiment.checkpoint import CheckpointFolder
+from rivals.experiment.measurements import Measured
+from rivals.experiment.run_settings import Settings
+from rivals.io.files import Lock, make_folder, write_json, write_yaml
+from rivals.streams.stream import Stream
+
+FORMAT = 1
+
+
+class RunFolder:
+    """Paths and checks; nothing is written before the settings are known to fit."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = CheckpointFolder(path / "checkpoint")
+        self.lock: Lock | None = None
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.json"
+
+    def ticket(self, task: str) -> Path:
+        """Where the ticket of `task` goes; no name can lead out of the folder."""
+        return self.path / "tickets" / quote(task, safe=" ").replace(".", "%2E")
+
+    def write_measured(self, measured: Measured) -> None:
+        write_json(self.path / "measured.json", measured.to_dict())
+
+    def start(self, settings: Settings, stream: Stream) -> None:
+        """Take an empty folder and write the complete settings into it."""
+        with self._reachable():
+            self._take()
+        write_yaml(self.config, config(settings, stream))
+
+    def _take(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise RivalsError(f"{self.path} is a file; --out needs a folder.")
+        if self.config.exists():
+            raise RivalsError(
+                f"{self.path} already holds a run; go on with it by --resume, "
+                "or choose another folder with --out."
+            )
+        left = set(self.path.glob(".config.yaml.*.part"))  # by a run that was killed as it began
+        if self.path.exists() and any(path not in left for path in self.path.iterdir()):
+            raise RivalsError(f"{self.path} is not empty and holds no run; choose another --out.")
+        make_folder(self.path)
+        if not os.access(self.path, os.W_OK):
+            raise RivalsError(f"{self.path} cannot be written to; choose another --out.")
+        self.lock = Lock(self.path)
+        self._sweep()
+
+    @contextlib.contextmanager
+    def _reachable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RivalsError(
+                f"{self.path} cannot be used ({error.strerror}); choose another --out."
+            ) from error
+
+    def _sweep(self) -> None:
+        """Remove what a killed run left half-written."""
+        for path in self.path.rglob(".*.part"):
+            path.unlink(missing_ok=True)
+
+    def resume(self, settings: Settings, stream: Stream) -> None:
+        """Make sure that the folder holds the very run that is asked for."""
+        with self._reachable():
+            found = self.config.exists()
+        if not found:
+            raise RivalsError(
+                f"{self.path} holds no run to resume; leave out --resume to start one."
+            )
+        stored, wanted = self.read_config(), config(settings, stream)
+        for key in wanted:
+            if key == "versions":
+                continue
+            differs = difference(stored.get(key), wanted[key], key)
+            if differs:
+                raise RivalsError(
+                    f"{self.path} holds another run: {differs}; "
+                    "resume with the settings it was started with, or choose another --out."
+                )
+        with self._reachable():
+            self.lock = Lock(self.path)
+            self._sweep()
+
+    def release(self) -> None:
+        """Let others work in the folder."""
+        if self.lock:
+            self.lock.release()
+
+    def read_config(self) -> dict[str, Any]:
+        try:
+            content = yaml.safe_load(self.config.read_text())
+        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise RivalsError(f"The settings file {self.config} is damaged.") from error
+        if not isinstance(content, dict):
+            raise RivalsError(f"The settings file {self.config} is damaged: it holds no settings.")
+        if content.get("format") != FORMAT:
+            raise RivalsError(
+                f"{self.config} has format {content.get('format')}, and this version reads "
+                f"{FORMAT}; use the version of rivals that wrote it."
+            )
+        return content
+
+
+def config(settings: Settings, stream: Stream) -> dict[str, Any]:
+    """Everything that decides a run, as config.yaml holds it."""
+    return {
+        "format": FORMAT,
+        **settings.to_dict(),
+        "data": {"fingerprint": stream.fingerprint, "subset": stream.subset},
+        "versions": {
+            "rivals": __version__,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
+    }
+
+
+def difference(stored: Any, wanted: Any, name: str) -> str:
+    """The first setting in which two configurations differ, in words; empty if none."""
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        for key in {**stored, **wanted}:
+            found = difference(stored.get(key), wanted.get(key), key)
+            if found:
+                return found
+        return ""
+    return "" if stored == wanted else f"its {name} is {stored}, not {wanted}"

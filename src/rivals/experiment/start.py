@@ -1,0 +1,56 @@
+"""Put a run together: stream, network plan, method, folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from rivals.experiment.loop import Run, Watcher
+from rivals.experiment.results import Results
+from rivals.experiment.run_folder import RunFolder
+from rivals.experiment.run_settings import Settings
+from rivals.learn.method import methods
+from rivals.nn.network_plan import NetworkPlan
+from rivals.seeds import Seed
+from rivals.streams.stream import streams
+
+
+class Silent:
+    """A watcher that says nothing."""
+
+    def begins(self, task: str, method: object) -> None: ...
+    def steps(self, step: object, method: object) -> None: ...
+    def ends(self, results: object) -> None: ...
+
+
+def prepare(
+    settings: Settings,
+    out: Path,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    asked_to_stop: Callable[[], bool] = lambda: False,
+    save_every: float = 30.0,
+) -> Run:
+    """A run in `out`, fresh or resumed, ready to go."""
+    torch.set_num_threads(settings.threads)
+    seed = Seed(settings.seed)
+    stream = streams[settings.benchmark].build(settings.stream, seed.child("stream"))
+    plan = NetworkPlan(settings.network, stream.input_shape)
+    method = methods[settings.method](plan, settings.training, seed.child("method"))
+    folder = RunFolder(out)
+    if resume:
+        folder.resume(settings, stream)
+    else:
+        folder.start(settings, stream)
+    results = Results.empty(
+        settings.benchmark, settings.method, settings.preset, settings.seed, stream.subset
+    )
+    run = Run(
+        stream, method, folder, results, seed.child("evaluation"), watcher or Silent(),
+        asked_to_stop=asked_to_stop, save_every=save_every,
+    )  # fmt: skip
+    if resume and folder.checkpoints.exists():
+        run.restore(folder.checkpoints)
+    return run

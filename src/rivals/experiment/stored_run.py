@@ -1,0 +1,83 @@
+"""A run that was made before, to be read and not to be continued."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from rivals.errors import RivalsError
+from rivals.experiment.results import read_results
+from rivals.experiment.run_folder import RunFolder
+from rivals.experiment.run_settings import build
+from rivals.learn.method import Method, methods
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+from rivals.seeds import Seed
+from rivals.streams.stream import Stream, StreamItem, streams
+from rivals.tickets.ticket import Ticket
+
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
+
+
+class StoredRun:
+    """The tasks, tickets, images and the model of a run's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = RunFolder(path)
+        self.config = self.folder.read_config()
+        if not self.folder.results.exists():
+            raise RivalsError(
+                f"No task of the run {path} is done yet; go on with it by `rivals run … --resume`."
+            )
+        results = read_results(self.folder.results)
+        self.tasks: list[str] = [task["name"] for task in results["tasks"]]
+
+    def ticket(self, task: str) -> Ticket:
+        """The stored ticket of `task`; another name is answered with those that there are."""
+        if task not in self.tasks:
+            raise RivalsError(
+                f"The run {self.folder.path} has no task named '{task}'; "
+                f"it has {', '.join(self.tasks)}."
+            )
+        return Ticket.load(self.folder.ticket(task))
+
+    @cached_property
+    def stream(self) -> Stream:
+        """The stream that was learned; other data than those are refused."""
+        try:
+            benchmark = streams[self.config["benchmark"]]
+            settings = build(benchmark.settings, self.config["stream"])
+            seed = Seed(self.config["seed"])
+            fingerprint = self.config["data"]["fingerprint"]
+        except DAMAGE as error:
+            raise self._foreign(error) from error
+        stream = benchmark.build(settings, seed.child("stream"))
+        if stream.fingerprint != fingerprint:
+            raise RivalsError(
+                f"The run {self.folder.path} learned from other data ({fingerprint}) than are "
+                f"here ({stream.fingerprint}); bring back the former, or use --images."
+            )
+        return stream
+
+    def lesson(self, task: str) -> StreamItem:
+        return self.stream.lesson(self.tasks.index(task))
+
+    def method(self) -> Method:
+        """The method as its last checkpoint has it."""
+        config, checkpoints = self.config, self.folder.checkpoints
+        checkpoint = checkpoints.load()
+        try:
+            cls = methods[config["method"]]
+            network = build(NetworkSettings, config["network"])
+            plan = NetworkPlan(network, self.stream.input_shape)
+            settings = build(cls.settings_class, config["training"])
+            method = cls(plan, settings, Seed(config["seed"]).child("method"))
+            method.load(checkpoint.state)
+        except DAMAGE as error:
+            raise self._foreign(error) from error
+        return method
+
+    def _foreign(self, error: Exception) -> RivalsError:
+        return RivalsError(
+            f"The settings or the checkpoint of the run {self.folder.path} do not fit this "
+            f"version ({type(error).__name__}); use the version of rivals that wrote them."
+        )

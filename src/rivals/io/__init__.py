@@ -1,0 +1,1 @@
+"""Files, locks, pictures, limits and memory: one of each, without torch."""

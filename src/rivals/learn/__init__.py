@@ -1,0 +1,1 @@
+"""The contract of a method, its training, and TWTA."""

@@ -1,0 +1,317 @@
+"""The contract of a method. A method overrides only what it changes.
+
+    start: begin_task ─► learn: epochs × (before_step, step) ─► finish: end_task
+                         step: loss → backward → adjust_gradients → update → after_step
+    predict and state at any time
+
+A method sees one task at a time, never test data, and never asks how many tasks will come.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, fx
+from torch.utils.flop_counter import FlopCounterMode
+
+from rivals.errors import RivalsError
+from rivals.learn.state import State, StatePart
+from rivals.learn.training_settings import TrainingSettings
+from rivals.naming.rule import TaskNamer
+from rivals.naming.rules import RULES
+from rivals.naming.task_record import Prediction, TaskRecord, pack, unpack
+from rivals.nn.network_plan import NetworkPlan
+from rivals.registry import Registry
+from rivals.seeds import Seed
+from rivals.streams.batching import epoch
+from rivals.streams.task import Batch, Task
+from rivals.tickets.parallel import ParallelTickets, TicketOutput
+
+
+@dataclass
+class Position:
+    """Where learning stands: everything the loop needs to go on after a stop."""
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0  # of the task
+    steps: int = 0  # planned for the task
+
+    @property
+    def progress(self) -> float:
+        """0 at the first step of a task, 1 at its last."""
+        return self.step / max(1, self.steps - 1)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step tells whoever watches."""
+
+    loss: float
+    correct: int
+    seen: int
+
+
+Watch = Callable[[StepResult], None]
+
+
+class Method(ABC):
+    """Learns tasks one after the other."""
+
+    settings: TrainingSettings
+    settings_class: type[TrainingSettings] = TrainingSettings
+
+    def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
+        self.plan, self.settings, self.seed = plan, settings, seed
+        self.known: dict[str, TaskRecord] = {}
+        self.position = Position()
+        self.flops: dict[str, float] = {}  # of one step of the present task, by its kind
+        self.spent = 0.0  # FLOPs of the present task
+        self.stacked: tuple[tuple[str, ...], ParallelTickets] | None = (
+            None  # until something is learned
+        )
+        self.ready: tuple[ParallelTickets, TaskNamer] | None = None  # for these tickets
+
+    # What a method overrides -------------------------------------------------------------------
+
+    def begin_task(self, task: Task) -> None:
+        """Make room for `task`: head, norms, optimiser, buffers."""
+
+    def training_set(self, task: Task) -> Sequence[Task]:
+        """The tasks whose training sets make an epoch; asked before each."""
+        return [task]
+
+    def planned_epochs(self) -> int:
+        """How many epochs the present task takes, before `begin_task` and after it the same."""
+        return self.settings.epochs
+
+    def before_step(self, batch: Batch) -> None:
+        """Change phase, redraw masks: what is not part of a step's cost."""
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss to descend, and the scores (n, classes of the task)."""
+        scores = self.train_logits(batch)
+        return F.cross_entropy(scores, batch.labels), scores
+
+    def train_logits(self, batch: Batch) -> Tensor:
+        """Scores with gradients, in training mode."""
+        raise NotImplementedError
+
+    def adjust_gradients(self, batch: Batch) -> None:
+        """Edit gradients between backward and update."""
+
+    @abstractmethod
+    def update(self) -> None:
+        """Move the weights along the gradients, and forget the gradients."""
+
+    def after_step(self, batch: Batch) -> None:
+        """Put back what must not move, renew buffers, redraw masks."""
+
+    def end_epoch(self, task: Task) -> None:
+        """After the last step of an epoch."""
+
+    def end_task(self, task: Task) -> None:
+        """After the last epoch: winners, bases, exemplars, statistics."""
+
+    @abstractmethod
+    def logits(self, images: Tensor, task: str) -> Tensor:
+        """Scores of the task's classes for preprocessed images, at inference."""
+
+    @abstractmethod
+    def ticket(self, task: str) -> fx.GraphModule:
+        """A plain network for one task, to ship."""
+
+    @abstractmethod
+    def footprint(self) -> dict[str, int]:
+        """Bytes that must be kept to go on, by kind."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Everything there is to save, at any step; `load` takes it back."""
+
+    @abstractmethod
+    def load(self, state: State) -> None: ...
+
+    @abstractmethod
+    def full_weights(self) -> int:
+        """Weights of the network that tickets are cut from, with a head of full width."""
+
+    @property
+    def nominal_share(self) -> float:
+        """The share of weights a ticket keeps, as the paper counts: one unit of a block, 1 / J."""
+        return 1.0
+
+    def retained(self, task: str) -> int | None:
+        """Weights of a ticket that are not zero, where masks make zeros; None: all of them."""
+        return None
+
+    def winners(self, task: str) -> list[Tensor]:
+        """The units that won `task`, (blocks,) for each set of rivals; empty if nobody competed."""
+        return []
+
+    def task_facts(self, task: str) -> dict[str, Any]:
+        """What the results say of a task beyond its accuracy."""
+        return {}
+
+    @property
+    def phase(self) -> str:
+        """A name for steps of equal cost, so that one of them is measured for all."""
+        return "train"
+
+    # What all methods share --------------------------------------------------------------------
+
+    def step(self, batch: Batch) -> StepResult:
+        """One update on one batch."""
+        loss, scores = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.adjust_gradients(batch)
+        self.update()
+        self.after_step(batch)
+        correct = int((scores.detach().argmax(1) == batch.labels).sum())
+        return StepResult(loss.item(), correct, len(batch.labels))
+
+    def learn(self, task: Task, watch: Watch) -> None:
+        """The epochs of a task, from wherever `position` stands."""
+        at = self.position
+        while at.epoch < self.planned_epochs():
+            portions = self.training_set(task)
+            seed = self.seed.child("epoch", task.name, at.epoch)
+            for batch in epoch(portions, self.settings.batching, seed, first=at.batch):
+                self.before_step(batch)
+                result = self.counted_step(batch)
+                if not math.isfinite(result.loss):
+                    raise RivalsError(
+                        f"The loss became {result.loss} in task '{task.name}' at step "
+                        f"{at.step + 1} of {at.steps}; lower lr (now {self.settings.lr}) and start "
+                        "anew: the last good state is kept."
+                    )
+                at.batch, at.step = at.batch + 1, at.step + 1
+                watch(result)
+            self.end_epoch(task)
+            at.epoch, at.batch = at.epoch + 1, 0
+
+    def start(self, task: Task) -> None:
+        """Remember the task, plan its steps, and let the method make room for it."""
+        if task.name in self.known:
+            raise RivalsError(f"The task '{task.name}' was learned before; give it another name.")
+        portions = self.training_set(task)
+        per_epoch = sum(self.settings.batching.count(portion) for portion in portions)
+        self.position = Position(steps=per_epoch * self.planned_epochs())
+        self.flops, self.spent = {}, 0.0
+        self.begin_task(task)
+        self.known[task.name] = TaskRecord(task.classes, task.preprocessing)
+
+    def finish(self, task: Task) -> None:
+        """Let the method close the task, and keep what it takes to name it later."""
+        self.end_task(task)
+        self.keep(task)
+
+    @torch.no_grad()
+    def keep(self, task: Task) -> None:
+        """Compute once, from its training and validation data, how `task` is recognised."""
+
+        def read(images: Tensor) -> TicketOutput:
+            return ParallelTickets([self.ticket(task.name)], [task.preprocessing])(images)[0]
+
+        kept = RULES[self.settings.infer].keep(task, read, self.settings.kept_per_class)
+        self.known[task.name] = replace(self.known[task.name], kept=kept)
+        self.stacked = None
+
+    def counted_step(self, batch: Batch) -> StepResult:
+        """A step and its FLOPs: the first of its kind is counted, the others charged the same."""
+        self.stacked = None
+        kind = f"{self.phase} × {len(batch.labels)} of {batch.task}"
+        if kind in self.flops:
+            result = self.step(batch)
+        else:
+            with FlopCounterMode(display=False) as counter:
+                result = self.step(batch)
+            self.flops[kind] = float(counter.get_total_flops())
+        self.spent += self.flops[kind]
+        return result
+
+    @contextmanager
+    def charged(self) -> Iterator[None]:
+        """Work outside of steps goes on the task's account, too."""
+        with FlopCounterMode(display=False) as counter:
+            yield
+        self.spent += float(counter.get_total_flops())
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, task: str | None) -> Prediction:
+        """Classes of raw `images`; without a task, `infer` names one that was learned."""
+        if task is None:
+            tasks, together = self.together()
+            return Prediction(tasks, *self.namer()(images, together(images)))
+        scores = self.logits(self.known[task].preprocessing(images), task)
+        best = torch.softmax(scores, 1).max(1)
+        return Prediction((task,), torch.zeros_like(best.indices), best.indices, best.values)
+
+    def together(self) -> tuple[tuple[str, ...], ParallelTickets]:
+        """The tasks that were learned to their end, and their tickets ready to run at once."""
+        tasks = tuple(name for name, known in self.known.items() if known.kept is not None)
+        if not tasks:
+            raise RivalsError("No task is learned yet, so none can be inferred; learn one first.")
+        if self.stacked is None or self.stacked[0] != tasks:
+            preparations = [self.known[name].preprocessing for name in tasks]
+            self.stacked = (
+                tasks,
+                ParallelTickets([self.ticket(name) for name in tasks], preparations),
+            )
+        return self.stacked
+
+    @torch.no_grad()
+    def namer(self) -> TaskNamer:
+        """What names tasks by the tickets that are stacked; made when these are."""
+        tasks, together = self.together()
+        if self.ready is None or self.ready[0] is not together:
+            kept = [self.known[name].kept or {} for name in tasks]
+            self.ready = together, RULES[self.settings.infer].namer(kept, together)
+        return self.ready[1]
+
+    def kept_bytes(self) -> int:
+        """What naming the tasks takes; part of every footprint."""
+        return sum(tensor.nbytes for k in self.known.values() for tensor in (k.kept or {}).values())
+
+    def common_part(self) -> StatePart:
+        """What every method saves beside its own: tasks, position, account."""
+        part = pack(self.known)
+        part.facts |= {"position": vars(self.position), "flops": self.flops, "spent": self.spent}
+        return part
+
+    def load_common(self, part: StatePart) -> None:
+        self.known, self.stacked = unpack(part), None
+        self.position = Position(**part.facts["position"])
+        self.flops, self.spent = dict(part.facts["flops"]), part.facts["spent"]
+
+
+methods: Registry[type[Method]] = Registry(
+    "method",
+    {
+        "chain": "rivals.baselines.controls",
+        "der": "rivals.baselines.der",
+        "er": "rivals.baselines.er",
+        "finetune": "rivals.baselines.controls",
+        "fsdgpm": "rivals.baselines.fsdgpm",
+        "gem": "rivals.baselines.gem",
+        "gpm": "rivals.baselines.gpm",
+        "icarl": "rivals.baselines.icarl",
+        "il2m": "rivals.baselines.il2m",
+        "independent": "rivals.baselines.controls",
+        "joint": "rivals.baselines.controls",
+        "lamaml": "rivals.baselines.lamaml",
+        "llt": "rivals.baselines.llt",
+        "random-ticket": "rivals.baselines.random_ticket",
+        "softnet": "rivals.baselines.softnet",
+        "sparcl": "rivals.baselines.sparcl",
+        "twta": "rivals.learn.twta",
+        "wsn": "rivals.baselines.wsn",
+    },
+)

@@ -1,1 +1,0 @@
-"""What the results say: accuracy, forgetting, overlap, cost."""

@@ -1,0 +1,119 @@
+"""Budgets that are kept: minutes of the clock and megabytes of this process."""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rivals.errors import RivalsError
+
+RESERVE = 0.1  # of the minutes, for measuring and writing
+PART_OF_FREE = 0.4  # of the free memory that pictures may take where no budget is given
+NAMED = 400  # bytes to remember of each picture: its name, its class, its digest
+COPIES = 2  # pictures are in memory twice while they are divided
+ENGINE = 130_000_000  # bytes that torch takes when it trains, beside pictures and values
+VALUES = 700  # bytes for a pixel of each picture of a batch, in the widest of our networks
+MEASURED = 250 * 64  # the same for the pictures that are measured at once
+BATCHES = (32, 16, 8, 4)
+FEWEST = 40  # pictures that a budget must leave room for
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What fits: so many pictures, trained in batches of so many."""
+
+    pictures: int
+    batch: int
+
+
+class TimeBudget:
+    """Time since learning began, and how much of the budget is left."""
+
+    def __init__(self, minutes: float | None, started: float) -> None:
+        if minutes is not None and not 0 < minutes < float("inf"):
+            raise RivalsError(f"--minutes is {minutes}, but must be a positive number.")
+        self.started = started
+        self.limit = None if minutes is None else 60 * minutes
+
+    def spent(self) -> float:
+        return time.monotonic() - self.started
+
+    def check(self, what: str) -> None:
+        """Refuse a budget that is used up before anything could be learned."""
+        if self.left() <= 0 and self.limit is not None:
+            raise RivalsError(
+                f"--minutes is {self.limit / 60:g}, and {what} took {self.spent():.0f} s, so there "
+                "is no time left to learn; allow more. The model is as it was."
+            )
+
+    def check_steps(self, each: float, fewest: int) -> None:
+        """The same of one that leaves time for hardly any steps."""
+        needed = (self.spent() + fewest * each) / (1 - RESERVE) / 60
+        if self.limit is not None:
+            raise RivalsError(
+                f"--minutes is {self.limit / 60:g}, but learning anything takes at least "
+                f"{needed:.2g} here; allow more. The model is as it was."
+            )
+
+    def left(self) -> float:
+        """Seconds that training may still take; endless without a budget."""
+        if self.limit is None:
+            return float("inf")
+        return self.limit * (1 - RESERVE) - self.spent()
+
+
+def peak_memory() -> int:
+    """The most that this process ever had in memory, in bytes.
+
+    Linux hands the peak of a parent on to its child in `ru_maxrss`, so its own account is read.
+    """
+    own = _kilobytes("/proc/self/status", "VmHWM")
+    if own is not None:
+        return own * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def room(shape: tuple[int, int, int], count: int, megabytes: float | None) -> MemoryPlan:
+    """What fits into a budget, or into a part of the memory that is free, of `count` pictures.
+
+    Smaller batches make room for more pictures.
+    """
+    channels, height, width = shape
+    size = COPIES * channels * height * width + NAMED
+    if megabytes is None:
+        return MemoryPlan(
+            min(count, max(FEWEST, int(free_memory() * PART_OF_FREE) // size)), BATCHES[0]
+        )
+    if not 0 < megabytes < float("inf"):
+        raise RivalsError(f"--ram is {megabytes}, but must be a positive number of MB.")
+    had, fit = peak_memory() + ENGINE, 0
+    for batch in BATCHES:
+        work = height * width * max(VALUES * batch, MEASURED)
+        fit = int(megabytes * 1e6 - had - work) // size
+        if fit >= count or (batch == BATCHES[-1] and fit >= FEWEST):
+            return MemoryPlan(min(count, fit), batch)
+    least = megabytes + (FEWEST - fit) * size / 1e6
+    raise RivalsError(
+        f"--ram is {megabytes:g} MB, but learning takes at least {math.ceil(least)} MB here; "
+        "allow more, or start a model with a smaller --size."
+    )
+
+
+def free_memory() -> int:
+    """Bytes that can be had without pushing others out."""
+    available = _kilobytes("/proc/meminfo", "MemAvailable")
+    return 2**31 if available is None else available * 1024
+
+
+def _kilobytes(file: str, name: str) -> int | None:
+    """A number that Linux tells in a file; None elsewhere."""
+    try:
+        lines = Path(file).read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+    except (OSError, StopIteration, ValueError):
+        return None

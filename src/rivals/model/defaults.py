@@ -1,0 +1,79 @@
+"""Sensible choices from the pictures: size and network of a new model, length of a training.
+
+The size and the preparation of pictures belong to the model, not to a task: then one task's
+statistics are not in another's ticket when it is dropped, and tickets of one shape run together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rivals.errors import RivalsError, unknown
+from rivals.learn.twta_settings import TWTASettings
+from rivals.model.limits import NETWORKS
+from rivals.nn.network_plan import NetworkSettings
+from rivals.streams.task import Preprocessing
+
+SIDES = (32, 48, 64)  # pixels; pictures are brought to the nearest
+LARGEST_SIDE = 256
+BATCH = 32  # that LR is for
+LR = 0.2  # chosen on training images of MNIST, FashionMNIST, CIFAR-10 and SVHN, 100 a class
+PRESENTED = 16_000  # images shown to learn a task, each many times; fewer where they are large
+WIDE = 48  # pixels a side, from which on they are
+EPOCHS = 3  # how often each is shown, where there are very many
+MOST_EPOCHS = 150
+HELD = 0.2  # of the pictures are held out, but
+MOST_HELD = 2000
+PLENTY = 20_000  # pictures, from which on none is moved about
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a model is made of before its first task."""
+
+    network: NetworkSettings
+    input_shape: tuple[int, int, int]
+
+
+def plan(side: int, grey: bool, network: str | None, size: int | None) -> Plan:
+    """For pictures whose shorter side is usually `side`; colours are always kept unless `grey`:
+    the next task may have some."""
+    if size is not None and not 8 <= size <= LARGEST_SIDE:
+        raise RivalsError(f"--size is {size}, but pictures have 8 to {LARGEST_SIDE} pixels a side.")
+    chosen = size or next((each for each in SIDES if side <= each * 1.25), SIDES[-1])
+    name = network or "conv-small"
+    if name not in NETWORKS:
+        raise unknown("network", name, NETWORKS)
+    return Plan(NetworkSettings(name, NETWORKS[name]), (1 if grey else 3, chosen, chosen))
+
+
+def preparation(channels: int) -> Preprocessing:
+    """The same for every task: bytes to −2 … 2."""
+    return Preprocessing(255.0, (0.5,) * channels, (0.25,) * channels)
+
+
+def training(
+    images: int, side: int, batch: int, epochs: int | None, augmentation: str | None
+) -> TWTASettings:
+    """How `images` are learned: few ones often, many ones a few times."""
+    shown = PRESENTED * min(1.0, WIDE / side)
+    wanted = max(EPOCHS, min(MOST_EPOCHS, round(shown / images)))
+    if epochs is not None and epochs < 1:
+        raise RivalsError(f"--epochs is {epochs}, but must be at least 1.")
+    actual = max(2, min(batch, images // 2))
+    return TWTASettings(
+        epochs=epochs or wanted,
+        batch=actual,
+        lr=LR * math.sqrt(actual / BATCH),
+        augmentation=augmentation or ("crop" if images < PLENTY else "none"),
+    )
+
+
+def held_share(images: int) -> float:
+    return min(HELD, MOST_HELD / max(1, images))
+
+
+def checks(steps: int) -> int:
+    """Steps between two looks at the held-out pictures."""
+    return max(10, math.ceil(steps / 20))

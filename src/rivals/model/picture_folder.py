@@ -1,0 +1,252 @@
+"""A folder of pictures, a subfolder for each class: found, decoded, and what is left out told.
+
+    FOLDER/cat/*.jpg   FOLDER/dog/*.png   ─►   uint8 (n, channels, height, width) and labels
+
+Pictures are brought to the model's size one by one, so that memory follows the number of pictures
+and not their size. Two pictures that are the same at that size are the same to a network: within a
+class one of them counts, in two classes neither does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rivals.errors import RivalsError
+from rivals.io.pictures import Shape, picture_size, read_picture
+from rivals.seeds import Seed
+
+IGNORED = {"thumbs.db", "desktop.ini"}  # what file managers leave
+SURVEYED = 200  # pictures whose size is looked at
+MOST_CLASSES = 1000
+BOTH = -1  # no class
+LONGEST_NAME = 100  # letters of a class or a task
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of what is shown
+
+Reads = Callable[[int, int], None]  # told how many are read, of how many
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that is not learned from, and why, in one sentence."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True)
+class PictureFolder:
+    """The files of a folder by class, in a fixed order, before any is opened."""
+
+    folder: Path
+    classes: dict[str, list[str]]
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return sum(len(files) for files in self.classes.values())
+
+
+@dataclass(frozen=True)
+class LoadedPictures:
+    """What was read: images (n, channels, height, width) uint8, labels (n,), what was left out."""
+
+    classes: tuple[str, ...]
+    images: Tensor
+    labels: Tensor
+    left_out: list[LeftOut]
+    repeated: int  # pictures that were there before in the same class
+
+
+def find(folder: Path) -> PictureFolder:
+    """The files of every class of `folder`; a folder that cannot be learned is refused."""
+    inside = _entries(folder)
+    classes: dict[str, list[str]] = {}
+    left_out: list[LeftOut] = []
+    root = folder.resolve()
+    for path in (Path(entry.path) for entry in inside):
+        if not path.is_dir():
+            left_out.append(LeftOut(str(path), "it lies in no class's folder"))
+        elif root not in path.resolve().parents:
+            left_out.append(LeftOut(str(path), "it leads out of the folder"))
+        else:
+            name = named(path.name, "class")
+            if name in classes:
+                raise RivalsError(f"{folder} has two folders for the class '{name}'; join them.")
+            classes[name] = _files(path, root, left_out)
+    if len(classes) < 2:
+        found = f"one class, '{next(iter(classes))}'," if classes else "no classes"
+        raise RivalsError(
+            f"{folder} holds {found} but a task needs at least two; "
+            "make a subfolder for each class and put its pictures there."
+        )
+    if len(classes) > MOST_CLASSES:
+        raise RivalsError(f"{folder} has {len(classes)} classes; a task has at most 1,000.")
+    for name, files in classes.items():
+        check_enough(folder, name, len(files), 0)
+    return PictureFolder(folder, classes, left_out)
+
+
+def check_enough(folder: Path, name: str, count: int, left_out: int) -> None:
+    """Two pictures of a class: one to learn from, one to check with."""
+    if count < 2:
+        why = f" ({left_out} left out)" if left_out else ""
+        raise RivalsError(
+            f"The class '{name}' of {folder} has {count} picture{'' if count == 1 else 's'}{why}, "
+            "but each needs at least 2, one to learn from and one to check with; add some."
+        )
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, in order, but for what is hidden."""
+    try:
+        with os.scandir(folder) as found:
+            entries = [e for e in found if e.name[0] != "." and e.name.lower() not in IGNORED]
+    except NotADirectoryError as error:
+        raise RivalsError(
+            f"{folder} is a file, but a folder with a subfolder for each class was expected."
+        ) from error
+    except FileNotFoundError as error:
+        raise RivalsError(
+            f"There is no folder {folder}; name one with a subfolder for each class."
+        ) from error
+    except OSError as error:
+        raise RivalsError(f"The folder {folder} cannot be read ({error.strerror}).") from error
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _files(folder: Path, root: Path, left_out: list[LeftOut]) -> list[str]:
+    """The regular files in the folder of a class; links may not lead out of `root`."""
+    kept = []
+    for entry in _entries(folder):
+        if entry.is_symlink():
+            try:
+                inside = root in Path(entry.path).resolve(strict=True).parents
+            except (OSError, RuntimeError):
+                left_out.append(LeftOut(entry.path, "it leads nowhere"))
+                continue
+            if not inside:
+                left_out.append(LeftOut(entry.path, "it leads out of the folder"))
+                continue
+        if entry.is_file():
+            kept.append(entry.path)
+        else:
+            what = "a folder inside a class" if entry.is_dir() else "no regular file"
+            left_out.append(LeftOut(entry.path, f"it is {what}"))
+    return kept
+
+
+def named(text: str, kind: str) -> str:
+    """The name of a class or a task, in one spelling: any script, but no hidden commands to a
+    terminal."""
+    name = unicodedata.normalize("NFC", text)
+    shown = ascii(name)[1:-1] if _hidden(name) else name
+    if not name.strip() or _hidden(name):
+        raise RivalsError(
+            f"The {kind} '{shown}' has a name with characters that cannot be shown; rename it."
+        )
+    if len(name) > LONGEST_NAME:
+        raise RivalsError(
+            f"The {kind} '{shown[:20]}…' has a name of {len(name)} letters; "
+            f"use at most {LONGEST_NAME}."
+        )
+    return name
+
+
+def _hidden(name: str) -> bool:
+    return any(
+        unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") or sign in TURNING for sign in name
+    )
+
+
+def survey(found: PictureFolder) -> tuple[int, bool]:
+    """The median of the shorter sides, and whether there are colours, of some of the pictures."""
+    files = [path for paths in found.classes.values() for path in paths]
+    sides, colours = [], False
+    for path in files[:: -(-len(files) // SURVEYED)]:
+        try:
+            width, height, colour = picture_size(path)
+        except RivalsError:
+            continue
+        sides.append(min(width, height))
+        colours = colours or colour
+    return (int(np.median(sides)) if sides else 0), colours
+
+
+def some(found: PictureFolder, most: int, seed: Seed) -> PictureFolder:
+    """At most `most` files, as even over classes as their numbers allow; chosen by chance."""
+    if found.count <= most:
+        return found
+    sizes = sorted(len(files) for files in found.classes.values())
+    each, left = 0, most
+    for number, size in enumerate(sizes):
+        each = max(2, left // (len(sizes) - number))
+        left -= min(size, each)
+    classes = {}
+    for name, files in found.classes.items():
+        order = torch.randperm(len(files), generator=seed.child(name).torch())[:each]
+        classes[name] = [files[i] for i in order.sort().values.tolist()]
+    return PictureFolder(found.folder, classes, found.left_out)
+
+
+def read(found: PictureFolder, shape: Shape, told: Reads | None = None) -> LoadedPictures:
+    """Decode all files that were found, each once."""
+    images = np.empty((found.count, *shape), np.uint8)
+    again: set[tuple[bytes, int]] = set()  # what is in a second class, too
+    kept: list[tuple[str, bytes]] = []  # file, digest of its pixels
+    owner: dict[bytes, int] = {}  # of a digest: its class, or BOTH
+    labels, left_out, done = list[int](), list(found.left_out), 0
+    for label, files in enumerate(found.classes.values()):
+        for path in files:
+            done += 1
+            if told:
+                told(done, found.count)
+            try:
+                images[len(kept)] = read_picture(path, shape)
+            except RivalsError as error:
+                left_out.append(LeftOut(path, str(error)))
+                continue
+            mark = hashlib.blake2b(images[len(kept)].data, digest_size=16).digest()
+            if owner.get(mark) == label or (mark, label) in again:
+                continue
+            if mark in owner:
+                owner[mark] = BOTH
+                again.add((mark, label))
+            else:
+                owner[mark] = label
+            kept.append((path, mark))
+            labels.append(label)
+    repeated = done - len(kept) - (len(left_out) - len(found.left_out))
+    left_out += [
+        LeftOut(path, "the same picture is in another class, too")
+        for path, mark in kept
+        if owner[mark] == BOTH
+    ]
+    clear = [number for number, (_, mark) in enumerate(kept) if owner[mark] != BOTH]
+    for place, number in enumerate(clear):
+        if place != number:
+            images[place] = images[number]
+    tensor = torch.from_numpy(images)[: len(clear)]
+    labelled = torch.tensor([labels[number] for number in clear], dtype=torch.int64)
+    for label, name in enumerate(found.classes):
+        here = sum(named_like(Path(each.path).parent.name, name) for each in left_out)
+        check_enough(found.folder, name, int((labelled == label).sum()), here)
+    return LoadedPictures(tuple(found.classes), tensor, labelled, left_out, repeated)
+
+
+def named_like(text: str, name: str) -> bool:
+    return unicodedata.normalize("NFC", text) == name
+
+
+def default_name(folder: Path) -> str:
+    """A task is called like its folder."""
+    name = os.path.basename(os.path.abspath(folder))
+    return name or "task"

@@ -1,0 +1,1 @@
+"""Which task does a picture belong to? Rules, statistics, and what is none of these."""

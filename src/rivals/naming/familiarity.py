@@ -1,0 +1,90 @@
+"""Knowing what one does not know: how familiar a picture looks, against those held out.
+
+Naming a task compares tasks; here a task is compared with itself. Its ticket puts a picture
+somewhere among the features that its head reads, and familiar is what lies near the mean of a class
+there. When a task is learned, its class means are kept, and how familiar its held-out pictures are,
+as levels from the least to the most. `reject` = P then refuses what is less familiar than the level
+that a share P of the held-out pictures is below: of pictures like those that were learned, about a
+share P is refused wrongly, whatever else is refused rightly.
+
+Of several measures (confidence, energy, density of pixels, of features, and sums of them) the
+density of features refused the most pictures of other data sets: docs/quickstart.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rivals.errors import RivalsError
+from rivals.naming import gaussian
+from rivals.naming.scores import SCORES, Score
+from rivals.streams.task import Task
+from rivals.tickets.parallel import ParallelTickets, TicketOutput
+
+RULE = "pixels+confidence"  # that names tasks
+STATISTICS = 4000  # pictures that they are taken from, at most
+LEVELS = 201  # of familiarity that are kept
+
+
+def rule() -> Score:
+    return SCORES[RULE]
+
+
+@dataclass(frozen=True)
+class FeatureStatistics:
+    """What is usual for the pictures of a task."""
+
+    features: dict[str, Tensor]  # means of classes, and the spread around them
+    levels: Tensor  # (LEVELS,) of held-out pictures, ascending
+
+    def __call__(self, reading: TicketOutput) -> Tensor:
+        """How familiar pictures are that the task's ticket has read: (n,)."""
+        return gaussian.log_density(reading.features, self.features)
+
+    def least(self, share: float) -> float:
+        """What a share of the held-out pictures is below."""
+        place = share * (LEVELS - 1)
+        below = min(int(place), LEVELS - 2)
+        return float(torch.lerp(self.levels[below], self.levels[below + 1], place - below))
+
+    def tensors(self) -> dict[str, Tensor]:
+        named = {f"features.{name}": tensor for name, tensor in self.features.items()}
+        return {**named, "levels": self.levels}
+
+
+def load(tensors: dict[str, Tensor]) -> FeatureStatistics:
+    """What `tensors` gave."""
+    prefix = "features."
+    features = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+    return FeatureStatistics(features, tensors["levels"])
+
+
+def few(task: Task) -> Task:
+    """The task with so many pictures of each class as statistics take; memory stays bounded."""
+    labels, each = task.train.labels, max(2, STATISTICS // len(task.classes))
+    if len(labels) <= STATISTICS:
+        return task
+    members = [torch.nonzero(labels == label).flatten() for label in range(len(task.classes))]
+    index = torch.cat([m[:: max(1, len(m) // each)][:each] for m in members])
+    return replace(task, train=task.train.subset(index))
+
+
+@torch.no_grad()
+def calibrate(task: Task, together: ParallelTickets) -> FeatureStatistics:
+    """Means from the pictures that were learned, levels from those held out."""
+    task = few(task)
+    learned, held = (together(each.images)[0] for each in (task.train, task.validation))
+    familiar = FeatureStatistics(gaussian.fit(learned.features, task.train.labels), torch.empty(0))
+    levels = torch.quantile(familiar(held), torch.linspace(0, 1, LEVELS))
+    return FeatureStatistics(familiar.features, levels)
+
+
+def check_share(share: float) -> None:
+    if not 0 <= share < 1:
+        raise RivalsError(
+            f"The share to reject is {share}, but is at least 0 and below 1; 0.05 refuses about "
+            "5 % of the pictures that are known."
+        )

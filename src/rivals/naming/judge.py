@@ -1,0 +1,183 @@
+"""A judge over all tickets: learns from a few kept images whom to believe, class by class.
+
+    log p(class) = a · log p of its own ticket + b · density of the pixels + c · a linear reading
+                   of what every ticket sees                                    − normalisation
+
+The linear reading is ridge regression on the exemplars, from the features of all tickets and the
+image made small to all classes of all tasks. The weights a, b, c and the penalty are those under
+which exemplars that the regression left out are most probable, so the answer is calibrated. A
+ticket is surer of images it was trained on than of others. Hence exemplars are taken from
+validation data while there are some, and only these weigh, unless there are none.
+
+The weights are positive, log-normal around those of `pixels+confidence` and a quiet third, so that
+with few exemplars the judge is that rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from rivals.errors import RivalsError
+from rivals.naming.ridge import Ridge
+from rivals.naming.rule import PER_CLASS, Kept, Read, ReadAll, Rule, TaskNamer
+from rivals.naming.scores import TEMPER, Pixels, small
+from rivals.streams.task import Task
+from rivals.tickets.parallel import TicketOutput
+
+PENALTIES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # times the number of exemplars
+START = (1.0, 1.0, 0.1)  # weights before anything is seen, in log-odds
+FARTHEST = 5.0  # deviations that a value counts at most
+LARGEST = 8000  # exemplars or values of a row, whichever are fewer: 0.5 GB
+PIXELS = Pixels()
+
+
+class Judge(Rule):
+    """Keeps exemplars, and fits a judge when the tickets are stacked."""
+
+    def keep(self, task: Task, read: Read, per_class: int = PER_CLASS) -> Kept:
+        return {**PIXELS.keep(task, read), **exemplars(task, per_class)}
+
+    def namer(self, kept: Sequence[Kept], read: ReadAll) -> TaskNamer:
+        images = torch.cat([each["images"] for each in kept])
+        readings = read(images)
+        firsts = torch.tensor([0, *sizes_of(readings)[:-1]]).cumsum(0)
+        labels = [each["labels"].long() + first for each, first in zip(kept, firsts, strict=True)]
+        held = torch.cat([each["held"] for each in kept])
+        return fit(images, torch.cat(labels), held, readings, kept)
+
+
+def exemplars(task: Task, per_class: int) -> Kept:
+    """So many images of each class, all if it has fewer; validation images first."""
+    images, labels, held = [], [], []
+    for label in range(len(task.classes)):
+        room = per_class
+        for examples, unlearned in ((task.validation, True), (task.train, False)):
+            members = torch.nonzero(examples.labels == label).flatten()
+            count = min(room, len(members))
+            few = members[torch.arange(count) * len(members) // max(1, count)]  # evenly spaced
+            images.append(examples.images[few])
+            labels.append(examples.labels[few])
+            held.append(torch.full((count,), unlearned))
+            room -= count
+    return {
+        "images": torch.cat(images),  # (n, channels, height, width) uint8
+        "labels": torch.cat(labels).to(torch.int16),
+        "held": torch.cat(held),  # out of training
+    }
+
+
+def fit(
+    images: Tensor,
+    labels: Tensor,
+    held: Tensor,
+    readings: Sequence[TicketOutput],
+    kept: Sequence[Kept],
+) -> Judgement:
+    """The judge of exemplars whose labels count over all tasks; `held` are those that weigh."""
+    values = seen(images, readings)
+    smaller = min(len(values), values.shape[1] + 1)
+    if smaller > LARGEST:
+        raise RivalsError(
+            f"A judge of {len(values):,} exemplars and {values.shape[1]:,} features needs a square "
+            f"of {smaller:,}, and {LARGEST:,} is the most; use infer=pixels+confidence for so many "
+            "tasks."
+        )
+    look = Look(values.mean(0), values.std(0, correction=0).clamp(min=1e-6))
+    sizes = sizes_of(readings)
+    targets = F.one_hot(labels, sum(sizes)).double() - 1 / sum(sizes)
+    ridge = Ridge(look(values).double(), targets)
+    count = held if held.any() else torch.ones_like(held)  # whose left-out answers weigh
+    known = torch.stack(own_words(images, readings, kept)).double()  # (2, n, classes)
+    best: tuple[float, Tensor, Tensor] | None = None
+    for penalty in PENALTIES:
+        answer = ridge.left_out(penalty * len(values))
+        spread = answer.std(correction=0).clamp(min=1e-9)
+        words = torch.cat([known, (answer / spread)[None]])
+        loss, weights = weigh(words[:, count], labels[count])
+        if best is None or loss < best[0]:
+            best = loss, weights, ridge.weights(penalty * len(values)) / spread
+    assert best is not None
+    return Judgement(look, best[2].float(), best[1].float(), sizes, kept)
+
+
+@torch.enable_grad()
+def weigh(words: Tensor, labels: Tensor) -> tuple[float, Tensor]:
+    """Weights of words (k, n, classes) under which labels (n,) are most probable, and how little
+    they are: minus its logarithm, an image."""
+    apart = torch.zeros(len(words), dtype=words.dtype, requires_grad=True)
+    start = torch.tensor(START, dtype=words.dtype)
+    search = torch.optim.LBFGS([apart], max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        scores = torch.einsum("k,knc->nc", start * apart.exp(), words)
+        value = F.cross_entropy(scores, labels) + apart.square().sum() / (2 * len(labels))
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    search.step(loss)  # type: ignore[no-untyped-call]
+    return float(loss().detach()), (start * apart.exp()).detach()
+
+
+def seen(images: Tensor, readings: Sequence[TicketOutput]) -> Tensor:
+    """What the regression reads: features of all tickets, and the image made small: (n, d)."""
+    return torch.cat([*(reading.features for reading in readings), small(images)], 1)
+
+
+def own_words(
+    images: Tensor, readings: Sequence[TicketOutput], kept: Sequence[Kept]
+) -> list[Tensor]:
+    """What a task says of its own classes, by its ticket and by its pixels: (n, classes) each."""
+    view = PIXELS.view(images)
+    logs = [torch.log_softmax(reading.scores, 1) for reading in readings]
+    density = [
+        TEMPER * PIXELS.score(view, reading, own)[:, None].expand_as(reading.scores)
+        for reading, own in zip(readings, kept, strict=True)
+    ]
+    return [torch.cat(logs, 1), torch.cat(density, 1)]
+
+
+def sizes_of(readings: Sequence[TicketOutput]) -> list[int]:
+    """How many classes each task has."""
+    return [reading.scores.shape[1] for reading in readings]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Values brought to one scale; a constant is added."""
+
+    mean: Tensor  # (d,)
+    spread: Tensor  # (d,)
+
+    def __call__(self, values: Tensor) -> Tensor:
+        scaled = ((values - self.mean) / self.spread).clamp(-FARTHEST, FARTHEST)
+        return F.pad(scaled / len(self.mean) ** 0.5, (0, 1), value=1.0)  # (n, d + 1)
+
+
+class Judgement(TaskNamer):
+    """The most probable class of all tasks."""
+
+    def __init__(
+        self, look: Look, ridge: Tensor, weights: Tensor, sizes: Sequence[int], kept: Sequence[Kept]
+    ) -> None:
+        self.look, self.ridge, self.weights = look, ridge, weights
+        self.kept = kept
+        self.task = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))  # (classes,)
+        self.label = torch.cat([torch.arange(size) for size in sizes])
+
+    def __call__(
+        self, images: Tensor, readings: Sequence[TicketOutput]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        sure, best = self.belief(images, readings)[1].max(1)
+        return self.task[best], self.label[best], sure
+
+    def belief(self, images: Tensor, readings: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
+        answer = self.look(seen(images, readings)) @ self.ridge
+        words = [*own_words(images, readings, self.kept), answer]
+        scores = sum(weight * word for weight, word in zip(self.weights, words, strict=True))
+        return scores, torch.softmax(scores, 1)

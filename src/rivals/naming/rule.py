@@ -1,0 +1,48 @@
+"""What it takes to name the task of an image: a rule, and the namer it becomes once tasks are met.
+
+rule.keep(task)  when a task is learned ─►  kept, saved with the model
+rule.namer(all that is kept, tickets)  when the tickets are stacked ─►  namer
+namer(images, what the tickets make of them)  ─►  task, class, how sure
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from rivals.streams.task import Task
+from rivals.tickets.parallel import TicketOutput
+
+Read = Callable[[Tensor], TicketOutput]  # one ticket on raw images
+ReadAll = Callable[[Tensor], Sequence[TicketOutput]]  # all of them
+Kept = dict[str, Tensor]
+PER_CLASS = 10  # images that a rule which keeps some keeps of a class
+
+
+class TaskNamer(ABC):
+    """Names tasks among those that it has met."""
+
+    @abstractmethod
+    def __call__(
+        self, images: Tensor, readings: Sequence[TicketOutput]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """For each raw image the task, the class within it, and how sure: (n,) each."""
+
+    @abstractmethod
+    def belief(self, images: Tensor, readings: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
+        """For the classes of all tasks, task after task, what is compared and how sure each would
+        be: (n, classes) each. The largest of the first is what a call names."""
+
+
+class Rule(ABC):
+    """A way to name tasks."""
+
+    def keep(self, task: Task, read: Read, per_class: int = PER_CLASS) -> Kept:
+        """What must be remembered of `task`; `read` is its ticket."""
+        return {}
+
+    @abstractmethod
+    def namer(self, kept: Sequence[Kept], read: ReadAll) -> TaskNamer:
+        """Get ready for the tasks of which this was kept; `read` are their tickets together."""

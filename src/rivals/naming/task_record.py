@@ -1,0 +1,68 @@
+"""What a method remembers of a task once it is learned, and what it answers about images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from rivals.learn.state import StatePart
+from rivals.streams.task import Preprocessing
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """Class names, how to prepare pictures, and what it takes to name the task later."""
+
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
+    kept: dict[str, Tensor] | None = field(default=None, compare=False)  # None: not learned yet
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """For each image: the task (an index into `tasks`), the class within it, how sure."""
+
+    tasks: tuple[str, ...]
+    task: Tensor  # (n,)
+    label: Tensor  # (n,)
+    confidence: Tensor  # (n,)
+
+
+def pack(known: dict[str, TaskRecord]) -> StatePart:
+    """The tasks as a part of a state: facts by name, tensors by the task's number."""
+    facts = {
+        name: {
+            "classes": list(task.classes),
+            "preprocessing": vars(task.preprocessing),
+            "learned": task.kept is not None,
+        }
+        for name, task in known.items()
+    }
+    tensors = {
+        f"{number}.{name}": tensor
+        for number, task in enumerate(known.values())
+        for name, tensor in (task.kept or {}).items()
+    }
+    return StatePart(tensors, {"known": facts})
+
+
+def unpack(part: StatePart) -> dict[str, TaskRecord]:
+    """The tasks as `pack` left them."""
+    kept: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in part.tensors.items():
+        number, name = key.split(".", 1)
+        kept.setdefault(int(number), {})[name] = tensor
+    return {
+        name: TaskRecord(
+            tuple(facts["classes"]),
+            _preprocessing(facts["preprocessing"]),
+            kept.get(number, {}) if facts["learned"] else None,
+        )
+        for number, (name, facts) in enumerate(part.facts["known"].items())
+    }
+
+
+def _preprocessing(facts: dict[str, Any]) -> Preprocessing:
+    return Preprocessing(facts["scale"], tuple(facts["mean"]), tuple(facts["std"]))

@@ -1,0 +1,93 @@
+"""What flows between layers: the values, and the ids of the live units they belong to.
+
+A layer computes only the rows that are live and reads only the columns that flow in, so one forward
+serves relaxed training, sparse training, inference and the cutting of tickets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from rivals.nn.blocks import RivalBlocks
+from rivals.nn.cut import run
+
+if TYPE_CHECKING:
+    from rivals.nn.selection import Selection
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Values on their way through a network, for one task.
+
+    `source` is the set of rivals the channels belong to and `ids` says which of its units they are;
+    both are None for the input and in dense networks, where every channel is always live.
+    """
+
+    values: Tensor  # (batch, live, height, width) or (batch, live · positions)
+    task: str
+    selection: Selection
+    source: RivalBlocks | None = None
+    ids: Tensor | None = None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Activations:
+        """The same units with `function` applied to their values."""
+        return replace(self, values=function(self.values))
+
+    def __add__(self, other: Activations) -> Activations:
+        """The sum of two flows of the same units, as in a residual connection."""
+        if self.source is not other.source:
+            raise ValueError(
+                "only flows of the same rivals can be added; share one RivalBlocks between them"
+            )
+        return replace(self, values=self.values + other.values)
+
+
+class MaxPool(nn.Module):
+    """Max-pooling; the units stay who they are."""
+
+    def __init__(self, kernel: int, stride: int | None = None, padding: int = 0) -> None:
+        super().__init__()
+        self.pool = nn.MaxPool2d(kernel, stride, padding)
+
+    def forward(self, flow: Activations) -> Activations:
+        return flow.map(lambda values: run(self.pool, values))
+
+
+class GlobalPool(nn.Module):
+    """The mean over height and width: (batch, live, height, width) → (batch, live)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+
+    def forward(self, flow: Activations) -> Activations:
+        return flow.map(lambda values: run(nn.Flatten(), run(self.pool, values)))
+
+
+class Flatten(nn.Module):
+    """(batch, live, height, width) → (batch, live · height · width), a unit's positions together.
+
+    The ids stay as they are: a linear layer knows that each unit now has several positions.
+    """
+
+    def forward(self, flow: Activations) -> Activations:
+        return flow.map(lambda values: run(nn.Flatten(), values))
+
+
+class Activation(nn.Module):
+    """ReLU after an addition or after pooling, or nothing where units are linear.
+
+    Max-pooling and ReLU may change places: values and gradients stay the same, and after pooling by
+    two there is a quarter of the work.
+    """
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.function = nn.ReLU() if unit == "relu" else nn.Identity()
+
+    def forward(self, flow: Activations) -> Activations:
+        return flow.map(lambda values: run(self.function, values))

@@ -1,0 +1,90 @@
+"""A network: a body that all tasks share, a head for each task, and `network(images, task)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, fx, nn
+
+from rivals.errors import RivalsError
+from rivals.nn.activations import Activations
+from rivals.nn.convolve import channels_last
+from rivals.nn.cut import Cutter
+from rivals.nn.dense_layers import DenseLayer
+from rivals.nn.head import Head, Heads
+from rivals.nn.selection import Selection, Wiring
+from rivals.nn.twta_layers import TWTALayer
+from rivals.seeds import Seed
+
+
+class Network(nn.Module):
+    """Body and heads. The task is an argument; nothing remembers which one came last."""
+
+    def __init__(self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed) -> None:
+        super().__init__()
+        self.body, self.heads, self.seed = body, Heads(), seed
+        self.input_shape = input_shape
+        for number, layer in enumerate(self.layers()):
+            layer.seed = seed.child("layer", number).value
+        with torch.no_grad():
+            end: Activations = body(Activations(torch.zeros(1, *input_shape), "", Wiring("")))
+        if end.values.dim() != 2:
+            raise RivalsError(
+                f"The network's body ends in the shape {tuple(end.values.shape[1:])}, but heads "
+                "need a row of features; end it with Flatten or GlobalPool."
+            )
+        self.end = end.source  # the rivals whose winners the heads read; None in a dense network
+        live = end.source.blocks if end.source else end.values.shape[1]
+        self.positions = end.values.shape[1] // live
+        self.features = end.values.shape[1]
+        with torch.no_grad():  # a trial cut: what a ticket cannot hold is refused before training
+            cutter = Cutter()
+            cutter.finish(body(Activations(cutter.input(), "", Wiring(""))).values)
+
+    def layers(self) -> list[TWTALayer | DenseLayer]:
+        """The layers with weights, in the order of the forward pass."""
+        return [m for m in self.body.modules() if isinstance(m, TWTALayer | DenseLayer)]
+
+    def learning(self, on: bool) -> Network:
+        """Training mode or not. Modules are walked only when that changes."""
+        return self if self.training == on else self.train(on)
+
+    def selection(self, task: str) -> Selection:
+        """Who is live at inference; dense layers do not ask."""
+        return Selection(task)
+
+    def flow(self, images: Tensor, task: str, selection: Selection | None = None) -> Activations:
+        """The features of `images`, ready for any head."""
+        images = channels_last(images)
+        flow: Activations = self.body(Activations(images, task, selection or self.selection(task)))
+        return flow
+
+    def forward(
+        self,
+        images: Tensor,
+        task: str,
+        selection: Selection | None = None,
+        heads: Sequence[str] | None = None,
+    ) -> Tensor:
+        """Scores of the task's classes; with `heads`, of all these tasks' classes side by side."""
+        flow = self.flow(images, task, selection)
+        scores = [self.heads[name](flow) for name in heads or (task,)]
+        return scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)
+
+    def add_head(self, task: str, classes: int, width: int = 0) -> None:
+        """A fresh head on `width` units of the last layer, or on all features of a dense one."""
+        width = width or self.features
+        live = self.end.blocks if self.end else self.features
+        positions = self.positions if self.end else 1
+        seed = self.seed.child("head", task).value
+        self.heads.begin(task, Head(classes, width, positions, live, seed))
+
+    @torch.no_grad()
+    def cut(self, task: str) -> fx.GraphModule:
+        """The small network of `task`: ordinary layers, norm folded in, nothing of ours inside."""
+        cutter = Cutter()
+        flow = self.flow(cutter.input(), task)
+        ticket = cutter.finish(self.heads[task](flow))
+        ticket.eval()
+        return ticket

@@ -1,0 +1,75 @@
+"""Residual networks whose stages share one competition.
+
+Everything that is written to a stage's stream (the stem or the shortcut, and the second convolution
+of every block) belongs to the same rivals, so a unit of the stream is the same unit all along the
+stage: the identity path lands where it should and is never gated again. The first convolution of a
+block competes on its own. ReLU follows the addition.
+
+`resnet18` has the text's widths, 64-128-256-512 and a dense layer of 512; `resnet18-table` those of
+the appendix's table; `resnet-small` is 48-96-192-384, whose ticket at 8 units has 0.1 M weights.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from rivals.nn.activations import Activation, Activations, GlobalPool
+from rivals.nn.blocks import RivalBlocks
+from rivals.nn.builders import LayerBuilder
+from rivals.nn.network_plan import networks
+
+TABLE = {32: (32, 32, 32, 32, 32)}
+
+
+class Residual(nn.Module):
+    """Two convolutions and a shortcut: relu(shortcut + second(first(x)))."""
+
+    def __init__(
+        self, kind: LayerBuilder, width: int, stride: int, stream: RivalBlocks | None, project: bool
+    ) -> None:
+        super().__init__()
+        self.first = kind.conv(width, 3, stride, 1)
+        self.second = kind.conv(width, 3, 1, 1, stream=stream, activate=False)
+        self.shortcut = (
+            kind.conv(width, 1, stride, stream=stream, activate=False) if project else None
+        )
+        self.activation = Activation(kind.unit)
+
+    def forward(self, flow: Activations) -> Activations:
+        kept = flow if self.shortcut is None else self.shortcut(flow)
+        out: Activations = self.activation(kept + self.second(self.first(flow)))
+        return out
+
+
+def residual(kind: LayerBuilder, widths: tuple[int, ...], dense: int = 0) -> nn.Module:
+    """A stem, a stage of two residual blocks per width, the mean over positions, a dense layer."""
+    stream = kind.stream(widths[0])
+    parts: list[nn.Module] = [kind.conv(widths[0], 3, 1, 1, stream=stream)]
+    for stage, width in enumerate(widths):
+        if stage:
+            stream = kind.stream(width)
+        stride = 1 if stage == 0 else 2
+        parts += [
+            Residual(kind, width, stride, stream, project=stage > 0),
+            Residual(kind, width, 1, stream, project=False),
+        ]
+    parts.append(GlobalPool())
+    if dense:
+        parts.append(kind.linear(dense))
+    return nn.Sequential(*parts)
+
+
+@networks.register("resnet18")
+def resnet18(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+    *stages, dense = widths or (64, 128, 256, 512, 512)
+    return residual(kind, tuple(stages), dense)
+
+
+@networks.register("resnet18-table")
+def resnet18_table(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+    return resnet18(kind, widths or TABLE.get(kind.units, (16, 16, 32, 32, 32)))
+
+
+@networks.register("resnet-small")
+def resnet_small(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+    return residual(kind, widths or (48, 96, 192, 384))

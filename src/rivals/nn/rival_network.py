@@ -1,0 +1,162 @@
+"""A network of rivals: tasks compete for its units, claim edges, and can be taken out again.
+
+    open(task) ──► competing ──► settle(task) ──► settled ──► close(task) ──► claimed
+                  (posteriors)                   (winners)                  (edges in use)
+
+`reopen(task)` and `rewrite(task)` train a claim further where it is its own; `drop(task)` undoes
+it. Whatever happens, the tickets of the other tasks keep every bit.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rivals.nn.blocks import RivalBlocks
+from rivals.nn.competition import unit_ids
+from rivals.nn.network import Network
+from rivals.nn.selection import Selection, Winners
+from rivals.nn.shared_weight import HeldWeight
+from rivals.nn.training_copy import TrainingCopy
+from rivals.nn.twta_layers import TWTALayer
+
+
+class RivalNetwork(Network):
+    """Body of rival layers and heads."""
+
+    def layers(self) -> list[TWTALayer]:  # type: ignore[override]
+        return [module for module in self.body.modules() if isinstance(module, TWTALayer)]
+
+    def rivals(self) -> list[RivalBlocks]:
+        """Every set of rivals once, in the order of the forward pass."""
+        return list(dict.fromkeys(layer.rivals for layer in self.layers()))
+
+    def selection(self, task: str) -> Selection:
+        return Winners(task)
+
+    def open(
+        self,
+        task: str,
+        classes: int,
+        posteriors: list[Tensor],
+        ancestor: str | None = None,
+        contenders: list[Tensor] | None = None,
+    ) -> None:
+        """Start a competition: contenders (default all units) with their posteriors, norms, a head.
+
+        With an ancestor, free edges and norms start as copies of that task's, block by block.
+        """
+        for number, (rivals, log_posterior) in enumerate(
+            zip(self.rivals(), posteriors, strict=True)
+        ):
+            rivals.compete(task, log_posterior, contenders[number] if contenders else None)
+        for layer in self.layers():
+            rows = unit_ids(layer.rivals.contenders[task])
+            columns = torch.arange(layer.weight.columns)
+            if layer.source:
+                columns = unit_ids(layer.source.contenders[task])
+            old = self.ticket_slice(layer, ancestor) if ancestor else None
+            layer.work = TrainingCopy.take(layer.weight, rows, columns, old)
+            layer.norm.begin(task, len(rows), ancestor)
+        self.add_head(task, classes, len(unit_ids(self.end.contenders[task])) if self.end else 0)
+
+    def settle(self, task: str) -> None:
+        """End the competition: winners are chosen, what belongs to the losers is let go."""
+        local = {rivals: rivals.settle(task) for rivals in self.rivals()}
+        for layer in self.layers():
+            rows = local[layer.rivals]
+            columns = torch.arange(len(layer.work.columns))
+            layer.work = layer.work.keep(rows, local[layer.source] if layer.source else columns)
+            layer.norm.keep(task, rows)
+        if self.end:
+            self.heads.keep(task, local[self.end])
+
+    def retake(self, task: str) -> None:
+        """Work on the winners as they are now: edges in use as they are, free ones as trained."""
+        for layer in self.layers():
+            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            layer.work = TrainingCopy.take(layer.weight, rows, columns, layer.work.values)
+
+    def write_work(self) -> None:
+        """Put all that the task at work has trained into the shared weights, protecting nothing."""
+        for layer in self.layers():
+            assert isinstance(layer.weight, HeldWeight)
+            layer.weight.write(layer.work.rows, layer.work.columns, layer.work.values)
+
+    def close(self, task: str) -> None:
+        """Claim the edges of the ticket: they are in use from now on."""
+        for layer in self.layers():
+            work = layer.work
+            layer.weight.claim(task, work.rows, work.columns, work.values)
+
+    def reopen(self, task: str) -> None:
+        """Work on a claimed task again: the edges that it alone uses, its norms and its head."""
+        for layer in self.layers():
+            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            alone = layer.weight.uses(rows, columns) == 1
+            values = layer.weight.read(rows, columns)
+            layer.work = TrainingCopy(rows, columns, values, None if bool(alone.all()) else alone)
+            layer.norm.keep(task, torch.arange(layer.rivals.blocks))
+        self.heads.thaw(task)
+
+    def rewrite(self, task: str) -> None:
+        """Keep what the work on a claimed task has changed; edges that others use are as before."""
+        for layer in self.layers():
+            layer.weight.put(task, layer.work.values)
+        self.freeze(task)
+
+    def drop(self, task: str) -> None:
+        """Take a task out. Edges others use move to the earliest of them; the rest is freed."""
+        for layer in self.layers():
+            layer.weight.release(task)
+        self.forget(task)
+
+    def forget(self, task: str) -> None:
+        """Remove what belongs to `task` alone: winners, norms, head."""
+        for rivals in self.rivals():
+            rivals.drop(task)
+        for layer in self.layers():
+            layer.norm.drop(task)
+        self.heads.drop(task)
+
+    def freeze(self, task: str) -> None:
+        """What belongs to `task` alone takes no gradients any more."""
+        for layer in self.layers():
+            layer.norm.state(task).freeze()
+        self.heads[task].freeze()
+
+    def grow(self, rivals: RivalBlocks) -> None:
+        """One more rival in every block. Ids are appended, so old tickets keep every bit."""
+        rivals.units += 1
+        for layer in self.layers():
+            layer.fit()
+
+    def ticket_slice(self, layer: TWTALayer, task: str) -> Tensor:
+        """The weights of `layer` that a ticket uses: (row blocks, column blocks, taps)."""
+        return layer.weight.read(layer.rivals.winner_ids(task), layer.ticket_columns(task))
+
+    def free_shares(self, rivals: RivalBlocks, chosen: dict[RivalBlocks, Tensor]) -> Tensor:
+        """How free a unit's incoming edges are, given the units chosen so far: (blocks, units).
+
+        Where the layer before has not chosen yet (the inner convolutions of a residual stage), all
+        its units count.
+        """
+        shares = [
+            layer.weight.free_share(chosen.get(layer.source) if layer.source else None)
+            for layer in self.layers()
+            if layer.rivals is rivals
+        ]
+        return torch.stack(shares).mean(0).view(rivals.units, rivals.blocks).T
+
+    def trainable_share(self, layer: TWTALayer, chosen: dict[RivalBlocks, Tensor]) -> float:
+        """The share of free edges in the slice that a choice of units makes of `layer`."""
+        columns = chosen[layer.source] if layer.source else torch.arange(layer.weight.columns)
+        return float(layer.weight.free(chosen[layer.rivals], columns).float().mean())
+
+    def room(self) -> dict[str, float]:
+        """The share of edges that no task uses, layer by layer."""
+        return {f"layer{number}": layer.weight.room() for number, layer in enumerate(self.layers())}
+
+    def weight_count(self) -> int:
+        """How many shared weights there are."""
+        return sum(layer.weight.numel for layer in self.layers())

@@ -1,0 +1,128 @@
+"""Which units are live in a forward pass, under which gates, and with which weights.
+
+    Wiring      the first unit of every block: layers learn their shapes when a network is built
+    Draw        one step of competition: a Gumbel draw for each set of rivals, shared by the batch
+    Winners     inference: the winners of the task and nothing else
+    Settled     training once the competition is over: the winners' weights, held as leaves
+    Masked      every unit is computed and all but the winners are multiplied by zero (for checks)
+
+While a task is learned (Draw, Settled), ids are local to its contenders and weights come from the
+layers' works: live slices are leaf tensors, so a gradient is as small as what was live. For tasks
+that are done (Winners, Masked), ids are those of the layers and weights come from the shared ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rivals.nn.blocks import RivalBlocks
+from rivals.nn.competition import ActiveUnits, gated, gumbel, relaxed, relaxed_sample, sparse
+from rivals.nn.training_copy import ActiveSlice
+
+if TYPE_CHECKING:
+    from rivals.nn.twta_layers import TWTALayer
+
+
+class Selection:
+    """The live units of one forward pass. Everything is decided once for each set of rivals."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self._live: dict[RivalBlocks, ActiveUnits] = {}
+
+    def live(self, rivals: RivalBlocks) -> ActiveUnits:
+        if rivals not in self._live:
+            self._live[rivals] = self.select(rivals)
+        return self._live[rivals]
+
+    def select(self, rivals: RivalBlocks) -> ActiveUnits:
+        raise NotImplementedError
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        return layer.weight.read(rows, columns)
+
+
+class Wiring(Selection):
+    """The first unit of every block, to learn shapes; gives weights of zeros and touches none."""
+
+    def select(self, rivals: RivalBlocks) -> ActiveUnits:
+        return ActiveUnits(torch.arange(rivals.blocks))
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        return torch.zeros(len(rows), len(columns), layer.weight.taps)
+
+
+class _Training(Selection):
+    """Keeps the slice of every layer, gathered once."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.slices: dict[TWTALayer, ActiveSlice] = {}
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        if layer not in self.slices:
+            self.slices[layer] = ActiveSlice.gather(layer.work, rows, columns)
+        return self.slices[layer].leaf
+
+
+WAYS: dict[str, Callable[..., ActiveUnits]] = {"relaxed": relaxed, "gated": gated, "sparse": sparse}
+
+
+class Draw(_Training):
+    """One step of competition in one of three ways: `relaxed`, `gated`, or `sparse` with k live."""
+
+    def __init__(
+        self,
+        task: str,
+        way: str,
+        temperature: float,
+        generator: torch.Generator,
+        live: int = 1,
+        examples: int | None = None,
+    ) -> None:
+        super().__init__(task)
+        self.temperature, self.generator, self.examples = temperature, generator, examples
+        self.way = partial(sparse, count=live) if way == "sparse" else WAYS[way]
+
+    def select(self, rivals: RivalBlocks) -> ActiveUnits:
+        log_posterior = rivals.posteriors[self.task]
+        shape = tuple(log_posterior.shape)
+        noise = gumbel(shape if self.examples is None else (self.examples, *shape), self.generator)
+        return self.way(relaxed_sample(log_posterior, noise, self.temperature))
+
+
+class Winners(Selection):
+    """The winners of a task, and their weights read once."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.read: dict[TWTALayer, Tensor] = {}
+
+    def select(self, rivals: RivalBlocks) -> ActiveUnits:
+        return ActiveUnits(rivals.winner_ids(self.task))
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        if layer not in self.read:
+            self.read[layer] = layer.weight.read(rows, columns)
+        return self.read[layer]
+
+
+class Settled(_Training):
+    """The winners of the task at work, their weights held as leaves from step to step."""
+
+    def select(self, rivals: RivalBlocks) -> ActiveUnits:
+        return ActiveUnits(torch.arange(rivals.blocks))
+
+
+class Masked(Selection):
+    """All units, gated by the one-hot winners."""
+
+    def select(self, rivals: RivalBlocks) -> ActiveUnits:
+        mask = torch.zeros(rivals.count)
+        mask[rivals.winner_ids(self.task)] = 1
+        return ActiveUnits(torch.arange(rivals.count), mask, mask)

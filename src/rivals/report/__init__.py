@@ -1,1 +1,0 @@
-"""Tables, plots and one page, made from the files of runs alone; torch is never imported."""

@@ -1,1 +1,0 @@
-"""Runs: the loop, its settings, its results, and the folder that survives a kill."""

@@ -1,0 +1,1 @@
+"""Tasks, streams of tasks, and the batches that an epoch is made of."""

@@ -1,0 +1,1 @@
+"""Official data files: found, fetched, checked, decoded once and mapped into memory."""

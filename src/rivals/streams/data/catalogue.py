@@ -1,0 +1,239 @@
+"""The data sets: where their official files come from, what they hold when complete, on what terms.
+
+MNIST's own page no longer serves its files; its addresses are the mirror that PyTorch keeps, and
+the MD5 is that of the page. notMNIST has no published MD5 and no split: its size is checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rivals.errors import unknown
+
+
+@dataclass(frozen=True)
+class DownloadSource:
+    """One official file, and the name it has once unpacked."""
+
+    role: str  # what a reader asks for
+    path: str  # under a data root, as released
+    unpacked: str  # the file or folder it unpacks to, also read; "" if it is not packed
+    url: str
+    md5: str  # "" where none is published
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set as released."""
+
+    name: str
+    title: str
+    sources: tuple[DownloadSource, ...]
+    classes: int
+    train: int  # images when complete
+    test: int  # 0 where the release has no split
+    home: str
+    terms: str
+    lists: tuple[tuple[str, str], ...] = ()  # (role, path) of files that may lie beside
+    even: bool = True  # every class has the same number of images
+
+
+def _idx(
+    folder: str, base: str, facts: tuple[tuple[str, str, int], ...]
+) -> tuple[DownloadSource, ...]:
+    """The four IDX files of MNIST and of those who took its format."""
+    roles = ("train-images", "train-labels", "test-images", "test-labels")
+    return tuple(
+        DownloadSource(
+            role, f"{folder}/raw/{file}.gz", f"{folder}/raw/{file}", f"{base}{file}.gz", md5, size
+        )
+        for role, (file, md5, size) in zip(roles, facts, strict=True)
+    )
+
+
+RESEARCH = "free for research, no formal licence at source"
+
+CATALOGUE = (
+    DataSet(
+        "mnist",
+        "MNIST",
+        _idx(
+            "MNIST",
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            (
+                ("train-images-idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+                ("train-labels-idx1-ubyte", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+                ("t10k-images-idx3-ubyte", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+                ("t10k-labels-idx1-ubyte", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
+            ),
+        ),
+        10,
+        60_000,
+        10_000,
+        "http://yann.lecun.com/exdb/mnist/",
+        RESEARCH,
+        even=False,
+    ),
+    DataSet(
+        "fashion-mnist",
+        "Fashion-MNIST",
+        _idx(
+            "FashionMNIST",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            (
+                ("train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+                ("train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
+                ("t10k-images-idx3-ubyte", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+                ("t10k-labels-idx1-ubyte", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+            ),
+        ),
+        10,
+        60_000,
+        10_000,
+        "https://github.com/zalandoresearch/fashion-mnist",
+        "MIT",
+    ),
+    DataSet(
+        "cifar-10",
+        "CIFAR-10",
+        (
+            DownloadSource(
+                "archive",
+                "cifar-10-python.tar.gz",
+                "cifar-10-batches-py",
+                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+                "c58f30108f718f92721af3b95e74349a",
+                170_498_071,
+            ),
+        ),
+        10,
+        50_000,
+        10_000,
+        "https://www.cs.toronto.edu/~kriz/cifar.html",
+        RESEARCH,
+    ),
+    DataSet(
+        "cifar-100",
+        "CIFAR-100",
+        (
+            DownloadSource(
+                "archive",
+                "cifar-100-python.tar.gz",
+                "cifar-100-python",
+                "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+                "eb9058c3a382ffc7106e4002c42a8d85",
+                169_001_437,
+            ),
+        ),
+        100,
+        50_000,
+        10_000,
+        "https://www.cs.toronto.edu/~kriz/cifar.html",
+        RESEARCH,
+    ),
+    DataSet(
+        "svhn",
+        "SVHN",
+        (
+            DownloadSource(
+                "train",
+                "svhn/train_32x32.mat",
+                "",
+                "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+                "e26dedcc434d2e4c54c9b2d4a06d8373",
+                182_040_794,
+            ),
+            DownloadSource(
+                "test",
+                "svhn/test_32x32.mat",
+                "",
+                "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+                "eb5a983be6a315427106f1b164d9cef3",
+                64_275_384,
+            ),
+        ),
+        10,
+        73_257,
+        26_032,
+        "http://ufldl.stanford.edu/housenumbers/",
+        "non-commercial use",
+        even=False,
+    ),
+    DataSet(
+        "notmnist",
+        "notMNIST (small)",
+        (
+            DownloadSource(
+                "archive",
+                "notMNIST/notMNIST_small.tar.gz",
+                "notMNIST/notMNIST_small",
+                "http://yaroslavvb.com/upload/notMNIST/notMNIST_small.tar.gz",
+                "",
+                8_458_043,
+            ),
+        ),
+        10,
+        18_724,  # readable; two more are empty files
+        0,
+        "http://yaroslavvb.blogspot.com/2011/09/notmnist-dataset.html",
+        RESEARCH,
+        (("train-list", "notMNIST/train.txt"), ("test-list", "notMNIST/test.txt")),
+    ),
+    DataSet(
+        "omniglot",
+        "Omniglot",
+        (
+            DownloadSource(
+                "background",
+                "omniglot-py/images_background.zip",
+                "omniglot-py/images_background",
+                "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
+                "images_background.zip",
+                "68d2efa1b9178cc56df9314c21c6e718",
+                9_464_212,
+            ),
+            DownloadSource(
+                "evaluation",
+                "omniglot-py/images_evaluation.zip",
+                "omniglot-py/images_evaluation",
+                "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
+                "images_evaluation.zip",
+                "6b91aef0f799c5bb55b94e3f2daec811",
+                6_462_886,
+            ),
+        ),
+        1_623,  # 964 characters in background, 659 others in evaluation
+        19_280,
+        13_180,
+        "https://github.com/brendenlake/omniglot",
+        "MIT",
+    ),
+    DataSet(
+        "tiny-imagenet",
+        "Tiny-ImageNet-200",
+        (
+            DownloadSource(
+                "archive",
+                "tiny-imagenet-200.zip",
+                "tiny-imagenet-200",
+                "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+                "90528d7ca1a48142e341f4ef8d21d0de",
+                248_100_043,
+            ),
+        ),
+        200,
+        100_000,
+        10_000,
+        "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+        "ImageNet terms: non-commercial research and education",
+    ),
+)
+
+
+def dataset(name: str) -> DataSet:
+    """The data set named `name`."""
+    for entry in CATALOGUE:
+        if entry.name == name:
+            return entry
+    raise unknown("data set", name, (entry.name for entry in CATALOGUE))

@@ -1,0 +1,84 @@
+"""MD5 of source files, remembered by path, size and time of change: a warm start reads none."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from rivals.errors import RivalsError
+from rivals.streams.data.archives import plain_files
+from rivals.streams.data.find import cache_folder
+
+
+def file_md5(path: Path) -> str:
+    """The MD5 of one file, as the official pages give it: against damage, not against forgery."""
+    digest = hashlib.md5(usedforsecurity=False)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+        return digest.hexdigest()
+    except OSError as error:
+        raise RivalsError(
+            f"{path} could not be read ({error.strerror or error}); check the file and the disk."
+        ) from None
+
+
+def _memory() -> Path:
+    return cache_folder() / "checksums.json"
+
+
+def _recall() -> dict[str, list[str]]:
+    try:
+        held = json.loads(_memory().read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def _remember(path: Path, state: str, md5: str) -> None:
+    held = {**_recall(), str(path): [state, md5]}
+    beside = _memory().with_name(f"checksums.{os.getpid()}.part")
+    # a cache that cannot be written only costs the time to sum again
+    with contextlib.suppress(OSError):
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(json.dumps(held, indent=1, sort_keys=True), "utf-8")
+        os.replace(beside, _memory())
+
+
+def _state(path: Path) -> str:
+    """Changes whenever the file, or any file of the folder, does."""
+    if not path.is_dir():
+        facts = path.stat()
+        return f"{facts.st_size}:{facts.st_mtime_ns}"
+    digest = hashlib.blake2b(digest_size=16)
+    for name, entry in plain_files(path):
+        facts = entry.stat(follow_symlinks=False)
+        digest.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def checksum(path: Path, again: bool = False) -> str:
+    """The MD5 of a file, or of a folder's names and contents; summed anew if `again`."""
+    full = path.resolve()
+    try:
+        state = _state(full)
+    except OSError as error:
+        raise RivalsError(
+            f"{path} could not be read ({error.strerror or error}); check the file and the disk."
+        ) from None
+    match _recall().get(str(full)):
+        case [str(known), str(md5)] if known == state and not again:
+            return md5
+    if full.is_dir():
+        digest = hashlib.md5(usedforsecurity=False)
+        for name, entry in plain_files(full):
+            digest.update(f"{name}\0{file_md5(Path(entry.path))}\n".encode())
+        md5 = digest.hexdigest()
+    else:
+        md5 = file_md5(full)
+    _remember(full, state, md5)
+    return md5

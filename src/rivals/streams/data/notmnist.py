@@ -1,0 +1,90 @@
+"""notMNIST (small): the letters A to J, 28×28 grey PNG in a tar.gz or a folder.
+
+The release has no split. `train.txt` and `test.txt` beside the archive give one (a member's name a
+line); without them one image in six of each letter is the test set, drawn with a fixed seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from rivals.errors import RivalsError
+from rivals.streams.data.archives import open_members
+from rivals.streams.data.decoded import Decoded, Split
+from rivals.streams.data.official_pictures import decode
+
+LETTERS = tuple("ABCDEFGHIJ")
+SEED = 2011  # the year of the release
+EMPTY = {  # the two files of the release that hold nothing
+    "A/RGVtb2NyYXRpY2FCb2xkT2xkc3R5bGUgQm9sZC50dGY=.png",
+    "F/Q3Jvc3NvdmVyIEJvbGRPYmxpcXVlLnR0Zg==.png",
+}
+
+
+def _listed(path: Path, held: Mapping[str, bytes]) -> list[str]:
+    """The members a list names, without their first folder."""
+    try:
+        lines = path.read_text("utf-8").split("\n")
+    except (OSError, UnicodeError) as error:
+        raise RivalsError(
+            f"{path} is not a readable list of file names ({type(error).__name__}); "
+            "mend it or remove it."
+        ) from None
+    names = [line.strip().partition("/")[2] for line in lines if line.strip()]
+    for name in names:
+        if name not in held:
+            raise RivalsError(
+                f"{path} names '{name[:80]}', which is not in the archive; "
+                "mend the list or remove it."
+            )
+    return names
+
+
+def _drawn(held: Mapping[str, bytes]) -> tuple[list[str], list[str]]:
+    generator = np.random.default_rng(SEED)
+    train: list[str] = []
+    test: list[str] = []
+    for letter in LETTERS:
+        names = sorted(name for name in held if name[0] == letter)
+        chosen = set(generator.permutation(len(names))[: round(len(names) / 6)].tolist())
+        train += [name for index, name in enumerate(names) if index not in chosen]
+        test += [name for index, name in enumerate(names) if index in chosen]
+    return train, test
+
+
+def read(files: Mapping[str, Path], size: int) -> Decoded:
+    """Both splits; the whole archive is small enough to hold."""
+    path = files["archive"]
+    with open_members(path) as members:
+        held = {
+            short: data
+            for name, data in members.each()
+            if (short := name.partition("/")[2]).endswith(".png") and short not in EMPTY
+        }
+    strange = next((name for name in held if name[:2] not in {f"{a}/" for a in LETTERS}), None)
+    if not held or strange is not None:
+        found = f"a picture '{strange[:60]}'" if strange else "no picture"
+        raise RivalsError(
+            f"{path} holds {found}, but folders A to J of PNG were expected; "
+            "run `rivals data get notmnist` for the official file."
+        )
+    lists = [files.get("train-list"), files.get("test-list")]
+    if lists[0] is not None and lists[1] is not None:
+        train, test = _listed(lists[0], held), _listed(lists[1], held)
+        if both := set(train) & set(test):
+            raise RivalsError(
+                f"{lists[0].name} and {lists[1].name} both name '{min(both)[:80]}', but an image "
+                "is for training or for testing; mend the lists."
+            )
+    else:
+        train, test = _drawn(held)
+
+    def split(names: list[str]) -> Split:
+        labels = np.array([LETTERS.index(name[0]) for name in names], np.int64)
+        chunks = (decode(held[name], f"{path}:{name}", "PNG", 28, "L")[None] for name in names)
+        return Split(labels, (1, 28, 28), chunks)
+
+    return Decoded(LETTERS, split(train), split(test))

@@ -1,0 +1,135 @@
+"""The bundled data: scikit-learn's 1,797 handwritten digits of 8×8 pixels with values 0 to 16.
+
+`digits` splits the ten classes into tasks of two; `digits-permuted` gives every task all ten
+classes behind its own fixed permutation of the pixels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from rivals.errors import RivalsError
+from rivals.seeds import Seed
+from rivals.streams.stream import Benchmark, Stream, StreamItem, stratified, streams
+from rivals.streams.task import Examples, Preprocessing, Task
+
+PREPROCESSING = Preprocessing(scale=16.0, mean=(0.3053,), std=(0.3760,))
+
+
+@cache
+def load() -> tuple[Tensor, Tensor, str]:
+    """All images (1797, 1, 8, 8), their labels, and the fingerprint of both."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    images = torch.tensor(data.images, dtype=torch.uint8).unsqueeze(1)
+    labels = torch.tensor(data.target, dtype=torch.int64)
+    digest = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
+    return images, labels, f"sklearn-digits:{digest[:16]}"
+
+
+def _check_shares(test_share: float, validation_share: float) -> None:
+    for name, share in (("test_share", test_share), ("validation_share", validation_share)):
+        if not 0 < share < 1:
+            raise RivalsError(f"{name} is {share}, but must lie between 0 and 1.")
+
+
+@dataclass(frozen=True)
+class DigitsSettings:
+    """How the digits become a stream."""
+
+    tasks: int = 5  # tasks of 10 / tasks classes each
+    class_order: str = "natural"  # natural | seeded
+    test_share: float = 0.2
+    validation_share: float = 0.1  # of what the test split leaves
+
+    def __post_init__(self) -> None:
+        if self.tasks not in (1, 2, 5, 10):
+            raise RivalsError(
+                f"tasks is {self.tasks}, but the ten digits split into 1, 2, 5 or 10."
+            )
+        _check_shares(self.test_share, self.validation_share)
+        if self.class_order not in ("natural", "seeded"):
+            raise RivalsError(f"class_order is '{self.class_order}'; use natural or seeded.")
+
+
+@dataclass(frozen=True)
+class PermutedSettings:
+    """How many permutations the stream has."""
+
+    tasks: int = 20
+    test_share: float = 0.2
+    validation_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_shares(self.test_share, self.validation_share)
+        if self.tasks < 1:
+            raise RivalsError(f"tasks is {self.tasks}, but a stream has at least one task.")
+
+
+class _Digits(Stream):
+    input_shape = (1, 8, 8)
+
+    def __init__(self, test_share: float, validation_share: float, seed: Seed) -> None:
+        self.images, self.labels, self.fingerprint = load()
+        self.seed = seed
+        learn, self.test = stratified(self.labels, test_share, seed.child("test"))
+        kept, held = stratified(self.labels[learn], validation_share, seed.child("validation"))
+        self.train, self.validation = learn[kept], learn[held]
+
+
+class Digits(_Digits):
+    """Tasks of consecutive classes: 0 and 1, then 2 and 3, …"""
+
+    name = "digits"
+
+    def __init__(self, settings: DigitsSettings, seed: Seed) -> None:
+        super().__init__(settings.test_share, settings.validation_share, seed)
+        self.length = settings.tasks
+        order = torch.arange(10)
+        if settings.class_order == "seeded":
+            order = order[torch.randperm(10, generator=seed.child("classes").torch())]
+        self.groups = order.view(settings.tasks, -1)
+
+    def lesson(self, index: int) -> StreamItem:
+        group = self.groups[index]
+
+        def pick(among: Tensor) -> Examples:
+            index = among[torch.isin(self.labels[among], group)]
+            labels = (self.labels[index].unsqueeze(1) == group).int().argmax(1)
+            return Examples(self.images[index], labels)
+
+        classes = tuple(str(digit) for digit in group.tolist())
+        train, validation, test = (pick(part) for part in (self.train, self.validation, self.test))
+        return StreamItem(Task("-".join(classes), classes, train, validation, PREPROCESSING), test)
+
+
+class PermutedDigits(_Digits):
+    """All ten classes in every task, the pixels of task k reordered by its own permutation."""
+
+    name = "digits-permuted"
+
+    def __init__(self, settings: PermutedSettings, seed: Seed) -> None:
+        super().__init__(settings.test_share, settings.validation_share, seed)
+        self.length = settings.tasks
+
+    def lesson(self, index: int) -> StreamItem:
+        order = torch.randperm(64, generator=self.seed.child("permutation", index).torch())
+
+        def pick(among: Tensor) -> Examples:
+            pixels = self.images[among].flatten(1)[:, order].view(-1, 1, 8, 8)
+            return Examples(pixels, self.labels[among])
+
+        classes = tuple(str(digit) for digit in range(10))
+        train, validation, test = (pick(part) for part in (self.train, self.validation, self.test))
+        name = f"permutation-{index + 1}"
+        return StreamItem(Task(name, classes, train, validation, PREPROCESSING), test)
+
+
+streams.register("digits")(Benchmark(DigitsSettings, Digits))
+streams.register("digits-permuted")(Benchmark(PermutedSettings, PermutedDigits))

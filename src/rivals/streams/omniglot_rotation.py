@@ -1,0 +1,95 @@
+"""Omniglot Rotation: 100 tasks of 12 characters, 20 drawings in 4 rotations = 80 images a class.
+
+A rotated drawing keeps its label. Splits of a class:
+- `drawing` (default): 15 drawings to learn and 5 to test, all rotations of one on one side;
+- `wsn`: the 80 images shuffled, 60 and 20: the test holds rotations of drawings that were learned;
+- `nine_to_one`: the paper's 9:1, 18 drawings and 2.
+Validation follows the same unit: drawings, or single images for `wsn`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rivals.seeds import Seed
+from rivals.streams.data.loading import load
+from rivals.streams.splits import Parts, Pool, SplitSettings, check_order, ordered, restrict, unseen
+from rivals.streams.stream import Benchmark, Stream, StreamItem, stratified, streams
+from rivals.streams.task import Examples, Preprocessing, Task
+
+PREPROCESSING = Preprocessing(scale=255.0, mean=(0.0,), std=(1.0,))
+CHARACTERS, WIDTH, TURNS = 1_200, 12, 4
+TEST_SHARE = {"drawing": 0.25, "wsn": 0.25, "nine_to_one": 0.1}
+
+
+@dataclass(frozen=True)
+class OmniglotSettings(SplitSettings):
+    """How Omniglot becomes a stream."""
+
+    SPLITS: ClassVar[tuple[str, ...]] = tuple(TEST_SHARE)
+
+    split: str = "drawing"  # drawing | wsn | nine_to_one
+    class_order: str = "natural"  # natural | seeded, of the first 1,200 characters
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_order(self.class_order)
+
+
+class OmniglotRotation(Stream):
+    """An image is named by 4 · drawing + quarter turns, a drawing by its place in the data."""
+
+    name = "omniglot-rotation"
+    input_shape = (1, 32, 32)
+
+    def __init__(self, settings: OmniglotSettings, seed: Seed) -> None:
+        data = load("omniglot")
+        self.settings, self.seed, self.classes = settings, seed, data.classes
+        self.fingerprint = data.fingerprint
+        self.subset = settings.told(data.subset, CHARACTERS // WIDTH)
+        self.length = settings.length(CHARACTERS // WIDTH)
+        self.groups = ordered(CHARACTERS, settings.class_order, seed).view(-1, WIDTH)
+        self.pool = Pool(data)
+
+    def parts(self, index: int) -> Parts:
+        """The images of task `index` by name."""
+        drawings = torch.nonzero(torch.isin(self.pool.labels, self.groups[index])).flatten()
+        images = (drawings.unsqueeze(1) * TURNS + torch.arange(TURNS)).flatten()
+        # the unit that stays on one side of a split: a drawing with its turns, or an image
+        units = images.view(-1, 1) if self.settings.split == "wsn" else images.view(-1, TURNS)
+        labels = self.pool.labels[units[:, 0] // TURNS]
+        seed, share = self.seed.child("task", index), TEST_SHARE[self.settings.split]
+        learn, test = stratified(labels, share, seed.child("test"))
+        if self.settings.duplicates == "drop" and self.settings.split != "wsn":
+            learn = unseen(learn, test, self.pool.digests[units[:, 0] // TURNS])
+        share = self.settings.validation_share
+        kept, held = stratified(labels[learn], share, seed.child("validation"))
+        parts = Parts(*(units[rows].flatten() for rows in (learn[kept], learn[held], test)))
+        of_image = self.pool.labels.repeat_interleave(TURNS)
+        return restrict(parts, of_image, self.settings, seed)
+
+    def lesson(self, index: int) -> StreamItem:
+        group = self.groups[index]
+
+        def pick(among: Tensor) -> Examples:
+            drawings, turns = among // TURNS, among % TURNS
+            images = self.pool.take(drawings)
+            for turn in range(1, TURNS):
+                images[turns == turn] = torch.rot90(images[turns == turn], turn, (2, 3))
+            labels = (self.pool.labels[drawings].unsqueeze(1) == group).int().argmax(1)
+            return Examples(images, labels)
+
+        parts = self.parts(index)
+        classes = tuple(self.classes[number] for number in group.tolist())
+        train, validation, test = (
+            pick(part) for part in (parts.train, parts.validation, parts.test)
+        )
+        name = f"split-{index + 1}"
+        return StreamItem(Task(name, classes, train, validation, PREPROCESSING), test)
+
+
+streams.register("omniglot-rotation")(Benchmark(OmniglotSettings, OmniglotRotation))

@@ -1,0 +1,38 @@
+"""Tiny-ImageNet in 40 tasks of 5 classes, at 64×64 or 32×32; the test is the official `val` set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rivals.errors import RivalsError
+from rivals.seeds import Seed
+from rivals.streams.class_split import ClassSplit
+from rivals.streams.data.loading import load
+from rivals.streams.splits import SplitSettings, check_order
+from rivals.streams.stream import Benchmark, Stream, streams
+from rivals.streams.task import Preprocessing
+
+IMAGENET = Preprocessing(scale=255.0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+
+
+@dataclass(frozen=True)
+class TinyImageNetSettings(SplitSettings):
+    """How Tiny-ImageNet becomes a stream."""
+
+    class_order: str = "natural"  # natural | seeded
+    image_size: int = 64  # 64 | 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_order(self.class_order)
+        if self.image_size not in (32, 64):
+            raise RivalsError(f"image_size is {self.image_size}; use 64 or 32.")
+
+
+def build(settings: TinyImageNetSettings, seed: Seed) -> Stream:
+    """The stream `tiny-imagenet`."""
+    data = load("tiny-imagenet", 0 if settings.image_size == 64 else settings.image_size)
+    return ClassSplit("tiny-imagenet", data, 5, IMAGENET, settings, settings.class_order, seed)
+
+
+streams.register("tiny-imagenet")(Benchmark(TinyImageNetSettings, build))

@@ -1,0 +1,93 @@
+"""A plain network as a list of words and back: no code in a file, a small closed vocabulary.
+
+Each node is one layer: {"name", "op", "from": [names of nodes before], and the op's numbers}, or
+without "from" where it follows the node above. Weights are stored apart, under "name.weight" and
+"name.bias".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from rivals.errors import RivalsError
+from rivals.nn.cut import Cutter, conv2d, linear
+
+INPUT = "images"
+
+
+def _number(value: Any) -> int:
+    """Square kernels and equal strides are all we make, so one number says it."""
+    return int(value[0] if isinstance(value, tuple) else value)
+
+
+def _pooling(module: nn.Module) -> dict[str, Any]:
+    return {name: _number(getattr(module, name)) for name in ("kernel_size", "stride", "padding")}
+
+
+WORDS: dict[type[nn.Module], tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    nn.Conv2d: ("conv2d", lambda m: {"stride": _number(m.stride), "padding": _number(m.padding)}),
+    nn.Linear: ("linear", lambda m: {}),
+    nn.ReLU: ("relu", lambda m: {}),
+    nn.Identity: ("identity", lambda m: {}),
+    nn.Flatten: ("flatten", lambda m: {}),
+    nn.MaxPool2d: ("max_pool", _pooling),
+    nn.AdaptiveAvgPool2d: ("global_pool", lambda m: {}),
+}
+
+
+def describe(network: fx.GraphModule) -> list[dict[str, Any]]:
+    """The layers of a ticket in the order of its forward pass."""
+    nodes: list[dict[str, Any]] = []
+    above = INPUT
+    for node in network.graph.nodes:
+        word, numbers = "add", dict[str, Any]()  # the only function that a cut lets pass
+        if node.op == "call_module":
+            module = network.get_submodule(node.target)
+            word, describe_numbers = WORDS[type(module)]
+            numbers = describe_numbers(module)
+        elif node.op != "call_function":
+            continue
+        before = [argument.name for argument in node.all_input_nodes]
+        if before != [above]:
+            numbers = {"from": before, **numbers}
+        nodes.append({"name": node.name, "op": word, **numbers})
+        above = node.name
+    return nodes
+
+
+def build(nodes: list[dict[str, Any]], tensors: dict[str, Tensor]) -> fx.GraphModule:
+    """The plain network that `nodes` describe, with its weights."""
+    cutter = Cutter()
+    flows: dict[str, Any] = {INPUT: cutter.input()}
+    above = INPUT
+    for node in nodes:
+        inputs = [flows[name] for name in node.get("from", [above])]
+        above = node["name"]
+        if node["op"] == "add":
+            flows[node["name"]] = inputs[0] + inputs[1]
+        else:
+            flows[node["name"]] = cutter.emit(_layer(node, tensors), inputs[0])
+    return cutter.finish(flows[nodes[-1]["name"]]).eval()
+
+
+def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
+    word, name = node["op"], node["name"]
+    if word == "conv2d":
+        weight, bias = tensors[f"{name}.weight"], tensors.get(f"{name}.bias")
+        return conv2d(weight, bias, node["stride"], node["padding"])
+    if word == "linear":
+        return linear(tensors[f"{name}.weight"], tensors.get(f"{name}.bias"))
+    if word == "max_pool":
+        return nn.MaxPool2d(node["kernel_size"], node["stride"], node["padding"])
+    simple: dict[str, Callable[[], nn.Module]] = {
+        "relu": nn.ReLU,
+        "identity": nn.Identity,
+        "flatten": nn.Flatten,
+        "global_pool": lambda: nn.AdaptiveAvgPool2d(1),
+    }
+    if word not in simple:
+        raise RivalsError(f"The ticket has a layer '{word}' that this version does not know.")
+    return simple[word]()

@@ -1,0 +1,128 @@
+"""All tickets of a model on the same images: those of one shape run as one stack.
+
+A stack walks the graph of its first ticket with the weights of all of them. Convolutions become
+grouped, one group a ticket, in `channels_last`; linear layers become batched products; pooling,
+activations and sums treat every channel alone and stay as they are. Channels are ordered ticket by
+ticket. The first layer reads one copy of the images, so a stack shares its preparation of pictures.
+
+    images (n, c, h, w) ─► (n, tickets · channels, h, w) ─► (tickets, n, features) ─► a head each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, fx, nn
+
+from rivals.streams.task import Preprocessing
+from rivals.tickets.graph_words import describe
+
+TICKETS = 10  # of one stack at most, which is quickest, and
+IMAGES = 64  # of one pass, so that memory does not follow the number of tasks
+
+
+@dataclass(frozen=True)
+class TicketOutput:
+    """What a ticket makes of images: the features its head reads, and the scores of its classes."""
+
+    features: Tensor  # (n, d)
+    scores: Tensor  # (n, classes)
+
+
+class ParallelTickets:
+    """Runs tickets on raw images at once; a reading for each, in the order in which they came."""
+
+    def __init__(
+        self, networks: Sequence[fx.GraphModule], preparations: Sequence[Preprocessing]
+    ) -> None:
+        shapes: dict[object, list[int]] = {}
+        for number, pair in enumerate(zip(networks, preparations, strict=True)):
+            shapes.setdefault(_shape(*pair), []).append(number)
+        self.stacks = [
+            (members[i : i + TICKETS], preparations[members[0]],
+             TicketStack([networks[m] for m in members[i : i + TICKETS]]))
+            for members in shapes.values()
+            for i in range(0, len(members), TICKETS)
+        ]  # fmt: skip
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> list[TicketOutput]:
+        """Readings of (n, channels, height, width) pixels as they are stored."""
+        found: dict[int, list[TicketOutput]] = {}
+        for some in torch.split(images, IMAGES):
+            for members, prepare, stack in self.stacks:
+                inputs = prepare(some).contiguous(memory_format=torch.channels_last)
+                for number, reading in zip(members, stack.run(inputs), strict=True):
+                    found.setdefault(number, []).append(reading)
+        return [
+            TicketOutput(*(torch.cat([getattr(r, name) for r in found[number]]) for name in FIELDS))
+            for number in sorted(found)
+        ]
+
+
+FIELDS = ("features", "scores")
+
+
+class TicketStack(fx.Interpreter):
+    """Tickets of one shape as one network. Heads stay apart: tasks differ in their classes."""
+
+    def __init__(self, networks: Sequence[fx.GraphModule]) -> None:
+        super().__init__(networks[0])
+        self.count = len(networks)
+        self.head = _head(networks[0])
+        self.heads = [network.get_submodule(_head(network)) for network in networks]
+        states = [network.state_dict() for network in networks]
+        self.weights: dict[str, tuple[Tensor, Tensor | None]] = {}
+        for name, module in networks[0].named_modules():
+            if name == self.head or not isinstance(module, nn.Conv2d | nn.Linear):
+                continue
+            weight = torch.stack([state[f"{name}.weight"] for state in states])
+            bias = None
+            if module.bias is not None:
+                bias = torch.stack([state[f"{name}.bias"] for state in states])  # (tickets, rows)
+            if isinstance(module, nn.Conv2d):
+                weight = weight.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+                bias = None if bias is None else bias.flatten()
+            else:
+                weight = weight.transpose(1, 2)  # (tickets, columns, rows)
+            self.weights[name] = weight, bias
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        module, values = self.fetch_attr(target), args[0]
+        if isinstance(module, nn.Conv2d):
+            groups = values.shape[1] // module.in_channels  # 1 for the images, or one a ticket
+            weight, bias = self.weights[target]
+            return F.conv2d(values, weight, bias, module.stride, module.padding, groups=groups)
+        if not isinstance(module, nn.Linear):
+            return module(values)
+        rows = self.rows(values, module.in_features)
+        if target == self.head:
+            return [TicketOutput(f, head(f)) for f, head in zip(rows, self.heads, strict=True)]
+        weight, bias = self.weights[target]
+        return rows @ weight if bias is None else torch.baddbmm(bias.unsqueeze(1), rows, weight)
+
+    def rows(self, values: Tensor, width: int) -> Tensor:
+        """(n, 1 or tickets · width) or (tickets, n, width) → (tickets, n, width)."""
+        if values.dim() == 3:
+            return values
+        return values.view(values.shape[0], -1, width).transpose(0, 1).expand(self.count, -1, -1)
+
+
+def _head(network: fx.GraphModule) -> str:
+    """The name of the last layer, which is linear in every ticket."""
+    return str(next(reversed(network.graph.nodes)).all_input_nodes[0].target)
+
+
+def _shape(network: fx.GraphModule, preparation: Preprocessing) -> object:
+    """What tickets of one stack have in common: layers, sizes but the number of classes, inputs."""
+    head = _head(network)
+    sizes = [
+        (name, tuple(tensor.shape))
+        for name, tensor in network.state_dict().items()
+        if not name.startswith(f"{head}.")
+    ]
+    return repr((describe(network), sizes)), preparation

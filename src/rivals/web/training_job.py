@@ -1,0 +1,115 @@
+"""One training as a process of its own, which writes what happens into a file.
+
+The process inherits a locked file, so whether it lives is asked of the system and not of a process
+number: a server that was killed and started again finds its training, running or ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rivals.errors import RivalsError
+
+PATIENCE = 5.0  # seconds between asking a process to end and ending it
+ENDS = ("done", "error")  # events after which nothing comes
+
+
+class TrainingJob:
+    """The process of a job, and its files in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events = folder / "events.jsonl"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, command: Sequence[str]) -> None:
+        """Start it anew; events of an earlier attempt stay where they are."""
+        self._end_broken_line()
+        alive = os.open(self.folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with self.events.open("ab") as out, (self.folder / "stderr").open("wb") as errors:
+                self.process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
+                    pass_fds=[alive], start_new_session=True,
+                )  # fmt: skip
+            (self.folder / "process").write_text(str(self.process.pid))
+        except OSError as error:
+            if self.process is not None:
+                self.process.kill()
+            raise RivalsError(f"The training could not start ({error.strerror}).") from error
+        finally:
+            os.close(alive)
+
+    def alive(self) -> bool:
+        """Whether the process, of this server or of one before it, still runs."""
+        if self.process is not None:
+            return self.process.poll() is None
+        try:
+            descriptor = os.open(self.folder / "alive", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def stop(self) -> None:
+        """Ask it to end; end it if it does not."""
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + PATIENCE
+            if not self.alive():
+                return
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int((self.folder / "process").read_text()), sign)
+            while self.alive() and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+    def outcome(self) -> dict[str, Any] | None:
+        """The event that ended it; none if it was interrupted."""
+        last = None
+        with contextlib.suppress(FileNotFoundError), self.events.open("rb") as file:
+            file.seek(max(0, self.events.stat().st_size - 2**20))
+            for line in file:
+                last = event_of(line) or last
+        return last if last is not None and last["event"] in ENDS else None
+
+    def complaint(self) -> str:
+        """Why it ended without a word, as far as it can be told."""
+        status = None if self.process is None else self.process.poll()
+        with contextlib.suppress(OSError):
+            lines = (self.folder / "stderr").read_text(errors="replace").strip().splitlines()
+            if lines and lines[-1].startswith("rivals: "):
+                return lines[-1].removeprefix("rivals: ")
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name
+            return f"The training was ended from outside ({name}), perhaps for want of memory."
+        return f"The training ended unexpectedly; {self.folder / 'stderr'} says more."
+
+    def _end_broken_line(self) -> None:
+        with contextlib.suppress(FileNotFoundError), self.events.open("rb+") as file:
+            if file.seek(0, os.SEEK_END) > 0:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+
+
+def event_of(line: bytes) -> dict[str, Any] | None:
+    """The event on a line; none if the line is broken or not an event."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
