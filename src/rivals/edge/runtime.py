@@ -1,6 +1,6 @@
 """Which runtime runs an artefact: by how its name ends. A new one is a module and a line here.
 
-Such a module has a class `Runtime`, made of a path and a number of threads.
+Such a module has a class that is made of a path and a number of threads.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Runtime(Protocol):
 
 FOLDER = "folder"  # what the artefact of C is
 
-# suffix: module of rivals.edge, what it imports, the extra of pip that brings it
+# suffix: module of rivals.edge, its class, what it imports, the extra of pip that brings it
 RUNTIMES = {
-    ".onnx": ("onnx", "onnxruntime", "export"),
-    ".ort": ("onnx", "onnxruntime", "export"),
-    ".tflite": ("litert", "ai_edge_litert", "litert"),
-    ".pte": ("executorch", "executorch", "executorch"),
-    FOLDER: ("c", None, "c"),
+    ".onnx": ("runtime_onnx", "OnnxRuntime", "onnxruntime", "export"),
+    ".ort": ("runtime_onnx", "OnnxRuntime", "onnxruntime", "export"),
+    ".tflite": ("runtime_litert", "LiteRTRuntime", "ai_edge_litert", "litert"),
+    ".pte": ("runtime_executorch", "ExecutorchRuntime", "executorch", "executorch"),
+    FOLDER: ("runtime_c", "CRuntime", None, "c"),
 }
 
 
@@ -48,9 +48,10 @@ def open_runtime(path: Path, threads: int = 1) -> Runtime:
             f"{path} is no artefact that can be run: its name should end in {known}, "
             "or it should be the folder of a C program."
         )
-    module, package, extra = RUNTIMES[suffix]
+    module, kind, package, extra = RUNTIMES[suffix]
     try:
-        runtime: Runtime = import_module(f"rivals.edge.{module}").Runtime(path, threads)
+        loaded = import_module(f"rivals.edge.{module}")
+        runtime: Runtime = getattr(loaded, kind)(path, threads)
     except ModuleNotFoundError as error:
         if package is None or (error.name or "").partition(".")[0] != package:
             raise

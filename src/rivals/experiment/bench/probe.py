@@ -1,4 +1,4 @@
-"""A measurement in a process of its own: `python -m rivals.experiment.bench.probe JSON` prints JSON.
+"""A measurement in a process of its own: `python -m rivals.experiment.bench.probe` prints JSON.
 
 Extra memory is the high-water mark at the end minus that after a tiny step of every kind, with its
 optimiser: libraries, thread pools and the first buffers of torch are in both.
