@@ -18,11 +18,11 @@ import pytest
 import torch
 
 from rivals.cli.main import main
-from rivals.experiment.loop import Interrupted
+from rivals.errors import Interrupted
 from rivals.experiment.run_settings import parse_overrides, resolve
 from rivals.experiment.start import prepare
 
-CHANGES = ["tasks=2", "epochs=2", "batch=160", "network=mlp", "widths=16-16", "units=2"]
+CHANGES = ["tasks=2", "epochs=2", "batch_size=160", "architecture=mlp", "widths=16-16", "units=2"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -64,7 +64,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-TRAINED = ["tasks=2", "epochs=8", "network=mlp", "widths=64-64", "units=2"]
+TRAINED = ["tasks=2", "epochs=8", "architecture=mlp", "widths=64-64", "units=2"]
 
 
 @pytest.fixture(scope="session")

@@ -34,10 +34,10 @@ class TwoPaths(nn.Module):
 
 
 NETWORKS = {
-    "lenet": {"network": "lenet", "units": 8},
-    "alexnet": {"network": "alexnet", "widths": (16, 16, 32, 128, 128), "units": 4},
-    "resnet18": {"network": "resnet18", "widths": (16, 16, 32, 32, 64), "units": 4},
-    "own": {"network": "two-paths-of-tests", "units": 4},
+    "lenet": {"architecture": "lenet", "units": 8},
+    "alexnet": {"architecture": "alexnet", "widths": (16, 16, 32, 128, 128), "units": 4},
+    "resnet18": {"architecture": "resnet18", "widths": (16, 16, 32, 32, 64), "units": 4},
+    "own": {"architecture": "two-paths-of-tests", "units": 4},
 }
 
 

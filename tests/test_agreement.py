@@ -12,9 +12,9 @@ import torch.nn.functional as F  # noqa: N812
 from rivals.nn.competition import gumbel, relaxed_sample
 from rivals.nn.twta_layers import TWTAConv2d
 from rivals.streams.batching import epoch
-from toys import lessons, make, shortened
+from toys import lessons, make, shortened, steps_of
 
-NETWORK = {"network": "lenet", "widths": (8, 8, 12), "units": 4}
+NETWORK = {"architecture": "lenet", "widths": (8, 8, 12), "units": 4}
 
 
 class Plain:
@@ -25,10 +25,10 @@ class Plain:
         layers = method.network.layers()
         rivals, heads = method.network.rivals(), method.network.heads
         self.padding = [layer.padding if isinstance(layer, TWTAConv2d) else 0 for layer in layers]
-        self.weights = [leaf(layer.work.values) for layer in layers]
+        self.weights = [leaf(layer.training_copy.values) for layer in layers]
         self.free = [
-            torch.ones_like(weight) if layer.work.free is None
-            else layer.work.free.unsqueeze(2).expand_as(weight).float()
+            torch.ones_like(weight) if layer.training_copy.free is None
+            else layer.training_copy.free.unsqueeze(2).expand_as(weight).float()
             for layer, weight in zip(layers, self.weights, strict=True)
         ]  # fmt: skip
         self.start = [weight.detach().clone() for weight in self.weights]
@@ -117,11 +117,11 @@ def close(ours, theirs):
 
 @pytest.mark.parametrize(("contenders", "live"), [(2, 1), (0, 1), (0, 3)])
 def test_sparse_training_is_plain_autograd_with_masks(contenders, live):
-    settings = {"epochs": 3, "compete": 0.5, "lr": 0.02, "grow": "never"}
-    method = make(network=NETWORK, contenders=contenders, live=live, live_end=live, **settings)
+    settings = {"epochs": 3, "share": 0.5, "lr": 0.02, "growth.enabled": False}
+    method = make(network=NETWORK, contenders=contenders, live=live, active_end=live, **settings)
     one, two = (shortened(lesson.task, 200) for lesson in lessons(2))
     method.start(one)
-    method.learn(one, lambda step: None)
+    steps_of(method, one)
     method.finish(one)
     method.settings = type(method.settings)(**{**vars(method.settings), "prefer_free": 0.0})
     method.start(two)  # inherits, and meets edges that the first task protects
@@ -152,11 +152,11 @@ def compare(method, plain):
     for number, layer in enumerate(network.layers()):
         state, (scale, shift) = layer.norm.state(task), plain.norms[number]
         if method.competing:
-            close(layer.work.values, plain.weights[number])
+            close(layer.training_copy.values, plain.weights[number])
             close(state.scale, scale)
             close(state.shift, shift)
         else:
-            close(layer.work.values, plain.won(number))
+            close(layer.training_copy.values, plain.won(number))
             blocks = len(plain.winners[number])
             rows = plain.winners[number] * blocks + torch.arange(blocks)
             close(state.scale, scale[rows])

@@ -162,7 +162,7 @@ from rivals.seeds import Seed
 from rivals.streams.task import Batch
 
 torch.set_num_threads(1)
-settings = NetworkSettings(network="resnet-small", widths=(64, 128, 64), units=8)
+settings = NetworkSettings(architecture="resnet-small", widths=(64, 128, 64), units=8)
 plan = NetworkPlan(settings, (3, 64, 64))
 images = torch.randn(8, 3, 64, 64).contiguous(memory_format=torch.channels_last)
 labels = torch.arange(8) % 2
@@ -172,7 +172,7 @@ for build in (plan.native, plan.dense):
     torch.nn.functional.cross_entropy(network.train()(images, "one"), labels).backward()
 for way, compete in (("sparse", 1.0), ("relaxed", 1.0), ("sparse", 0.0)):
     method = methods["twta"](
-        plan, methods["twta"].settings_class(epochs=1, batch=8, way=way, compete=compete), Seed(0)
+        plan, methods["twta"].settings_class(epochs=1, batch_size=8, gating=way, share=compete), Seed(0)
     )
     task = noise_task((3, 64, 64), 16, 2)
     method.start(task)

@@ -7,11 +7,11 @@ import torch
 from scipy import stats
 
 from rivals.nn.competition import (
+    active_count,
     anneal,
     gate,
     gated,
     gumbel,
-    live_count,
     relaxed,
     relaxed_sample,
     sparse,
@@ -71,12 +71,12 @@ def test_ids_are_unit_major_so_that_growth_appends():
     assert everything.tolist() == list(range(12))
 
 
-def test_annealing_and_live_counts():
+def test_annealing_and_active_counts():
     assert anneal(0.67, 0.01, 0) == 0.67
     assert anneal(0.67, 0.01, 1) == pytest.approx(0.01)
     assert anneal(0.67, 0.01, 0.5) == pytest.approx(0.34)
-    assert [live_count(8, 1, p) for p in (0, 1 / 3, 2 / 3, 1)] == [8, 4, 2, 1]
-    assert [live_count(2, 2, p) for p in (0, 0.5, 1)] == [2, 2, 2]
+    assert [active_count(8, 1, p) for p in (0, 1 / 3, 2 / 3, 1)] == [8, 4, 2, 1]
+    assert [active_count(2, 2, p) for p in (0, 0.5, 1)] == [2, 2, 2]
 
 
 def test_sparse_with_all_units_live_is_relaxed():

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 import torch
 import typer
+from rivals.learn.twta_settings import TWTASettings
 
 from rivals.cli.main import app, main
 from rivals.errors import RivalsError
 from rivals.experiment.grid.grid_file import from_file, from_words
 from rivals.experiment.run_settings import build, parse_overrides, resolve
 from rivals.learn.method import methods
-from rivals.learn.twta_settings import TWTASettings
 from rivals.nn.network_plan import NetworkSettings, networks
 from rivals.streams.stream import streams
 
@@ -92,7 +92,7 @@ def the_literal_recipe_has_two_faults(found: dict[str, Any]) -> None:
         accuracy, before, after = table[name]
         assert accuracy < 70
         assert before == pytest.approx(after, abs=0.01) == pytest.approx(dice, abs=0.05)
-    for name in ("competition settles", "both", "default, compete=0.2"):
+    for name in ("competition settles", "both", "default, share=0.2"):
         accuracy, before, after = table[name]
         assert accuracy > 85
         assert after < before < dice / 2
@@ -300,7 +300,7 @@ def test_settings_named_in_the_paper_exist() -> None:
     for key, value in pairs:
         takers = [cls for cls in classes if key in {f.name for f in dataclasses.fields(cls)}]
         assert takers, f"docs/paper.md names the setting {key}, which nobody has"
-        beside = {"way": "relaxed"} if key == "per_example" else {}
+        beside = {"gating": "relaxed"} if key == "per_example" else {}
         if value:
             assert any(accepts(cls, {**beside, key: value}) for cls in takers), f"{key}={value}"
 

@@ -47,8 +47,8 @@ YOUR_OWN = Path(__file__).parent.parent / "docs" / "your-own-network.md"
 
 def cut(network: str, shape: tuple[int, int, int], **settings: Any) -> Ticket:
     """An untrained ticket of four classes."""
-    plan = NetworkPlan(NetworkSettings(network=network, **settings), shape)
-    native = plan.native(Seed(3))
+    plan = NetworkPlan(NetworkSettings(architecture=network, **settings), shape)
+    native = plan.dense(Seed(3), "ticket")
     native.add("task", 4)
     channels = shape[0]
     prepare = Preprocessing(255.0, (0.4, 0.5, 0.6)[:channels], (0.2, 0.25, 0.3)[:channels])

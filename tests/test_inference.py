@@ -24,8 +24,10 @@ ALL = list(methods)
 
 
 def cut(network, number, classes, widths=(), **settings):
-    plan = NetworkPlan(NetworkSettings(network=network, widths=widths, **settings), (1, 32, 32))
-    native = plan.native(Seed(number))
+    plan = NetworkPlan(
+        NetworkSettings(architecture=network, widths=widths, **settings), (1, 32, 32)
+    )
+    native = plan.dense(Seed(number), "ticket")
     native.add("task", classes)
     return native.cut("task").eval()
 
@@ -163,7 +165,7 @@ def test_calibration_is_by_validation_data_and_without_them_by_training_data():
 
 
 def test_standardised_scores_of_the_own_validation_images_are_standard():
-    method = make(infer="features", epochs=1)
+    method = make(rule="features", epochs=1)
     task = lessons(1)[0].task
     teach(method, task)
     kept = method.known[task.name].kept
@@ -248,7 +250,7 @@ def test_different_pictures_are_told_apart_where_confidence_fails():
 
 def test_an_unknown_rule_is_refused():
     with pytest.raises(RivalsError, match="infer is 'luck'; use confidence, entropy"):
-        make(infer="luck")
+        make(rule="luck")
 
 
 def test_a_stream_is_inferred_five_times_and_a_short_one_at_every_task():

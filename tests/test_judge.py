@@ -144,7 +144,7 @@ def test_real_tickets_are_judged_better_than_by_their_confidence_and_answer_as_b
 
 def test_what_is_kept_is_counted():
     found = lessons(1)
-    sizes = [taught(rule, found, kept_per_class=3).kept_bytes() for rule in ("pixels", "judge")]
+    sizes = [taught(rule, found, images_per_class=3).kept_bytes() for rule in ("pixels", "judge")]
     assert sizes[1] - sizes[0] == 2 * 3 * (64 + 2 + 1)  # pixels, label, whether held out
 
 
@@ -177,7 +177,7 @@ def joined(one, other):
 
 def test_tasks_may_differ_in_their_classes_and_one_is_enough():
     one, two, three = lessons(3)
-    method = make(infer="judge", epochs=5)
+    method = make(rule="judge", epochs=5)
     teach(method, joined(one.task, two.task))
     alone = method.predict(two.test.images, None)
     assert alone.tasks == ("both",)
@@ -191,7 +191,7 @@ def test_tasks_may_differ_in_their_classes_and_one_is_enough():
 
 def test_few_images_and_no_validation_are_enough():
     found = lessons(2)
-    method = make(infer="judge", epochs=1)
+    method = make(rule="judge", epochs=1)
     for lesson in found:
         task = shortened(lesson.task, 6)
         teach(method, replace(task, validation=task.validation.subset(torch.arange(0))))
@@ -216,7 +216,7 @@ def test_the_largest_belief_is_what_is_named(rule):
 @pytest.mark.parametrize("count", [0, -3])
 def test_a_judge_without_images_is_refused(count):
     with pytest.raises(RivalsError, match=f"kept_per_class is {count}, but must be at least 1."):
-        make(infer="judge", kept_per_class=count)
+        make(rule="judge", images_per_class=count)
 
 
 def test_more_than_memory_holds_is_refused_in_words(monkeypatch):

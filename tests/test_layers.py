@@ -24,7 +24,7 @@ def opened(layer, inputs, posterior_seed=0):
     rivals.compete(TASK, torch.randn(rivals.blocks, rivals.units, generator=generator))
     layer.norm.begin(TASK, rivals.count)
     layer.wire(Activations(inputs, TASK, Masked(TASK)))
-    layer.work = whole(layer.weight)
+    layer.training_copy = whole(layer.weight)
     return layer
 
 
@@ -38,10 +38,10 @@ def whole(weight):
 
 def test_linear_layer_is_equation_1():
     inputs = torch.randn(6, 10)
-    layer = opened(TWTALinear(3, 4, unit="linear", norm="none", held=True), inputs)
+    layer = opened(TWTALinear(3, 4, activation="linear", norm="none", stored=True), inputs)
     draw = Draw(TASK, "relaxed", 0.67, torch.Generator().manual_seed(1))
     out = layer(Activations(inputs, TASK, draw))
-    sample = draw.live(layer.rivals).forward.detach()  # ξ̂, unit-major
+    sample = draw.active(layer.rivals).forward.detach()  # ξ̂, unit-major
     expected = torch.einsum("ke,be->bk", layer.weight.values[:, :, 0], inputs) * sample
     assert torch.allclose(out.values, expected, atol=1e-6)
     assert out.source is layer.rivals
@@ -49,11 +49,13 @@ def test_linear_layer_is_equation_1():
 
 def test_conv_layer_is_equation_4():
     inputs = torch.randn(2, 3, 7, 7)
-    layer = opened(TWTAConv2d(2, 4, 3, padding=1, unit="linear", norm="none", held=True), inputs)
+    layer = opened(
+        TWTAConv2d(2, 4, 3, padding=1, activation="linear", norm="none", stored=True), inputs
+    )
     draw = Draw(TASK, "gated", 0.67, torch.Generator().manual_seed(1))
     out = layer(Activations(inputs, TASK, draw))
     maps = F.conv2d(inputs, layer.weight.values.view(8, 3, 3, 3), padding=1)
-    hard = draw.live(layer.rivals).forward
+    hard = draw.active(layer.rivals).forward
     assert torch.allclose(out.values, maps * hard.view(1, -1, 1, 1), atol=1e-6)
     alive = out.values.abs().sum((0, 2, 3)).view(4, 2) > 0  # (units, blocks)
     assert (alive.sum(0) == 1).all()
@@ -82,17 +84,17 @@ def test_linear_layer_after_flattening_reads_a_units_positions_together():
 def test_losers_weights_keep_every_bit_in_a_sparse_step(live):
     inputs = torch.randn(8, 10)
     layer = opened(TWTALinear(3, 4), inputs)
-    before = layer.work.values.clone()
+    before = layer.training_copy.values.clone()
     draw = Draw(TASK, "sparse", 0.67, torch.Generator().manual_seed(2), live)
     layer(Activations(inputs, TASK, draw)).values.square().sum().backward()
-    part, ids = draw.slices[layer], draw.live(layer.rivals).ids
+    part, ids = draw.slices[layer], draw.active(layer.rivals).ids
     assert part.leaf.shape == (3 * live, 10, 1)  # the gradient is as small as what was live
     part.descend(0.1, 0.01)
     part.write_back()
     lost = torch.ones(12, dtype=torch.bool)
     lost[ids] = False
-    assert torch.equal(layer.work.values[lost], before[lost])
-    assert not torch.equal(layer.work.values[~lost], before[~lost])
+    assert torch.equal(layer.training_copy.values[lost], before[lost])
+    assert not torch.equal(layer.training_copy.values[~lost], before[~lost])
     assert torch.equal(everything(layer.weight), before)  # the shared weight is not touched
 
 
@@ -101,8 +103,10 @@ def test_protected_edges_return_after_any_step():
     rows = torch.arange(3)
     columns = torch.arange(10)
     layer.weight.claim("old", rows, columns, layer.weight.read(rows, columns))
-    layer.work = whole(layer.weight).keep(torch.tensor([0, 1, 5]), columns)  # 5: another unit
-    frozen = layer.work.values[:2].clone()
+    layer.training_copy = whole(layer.weight).keep(
+        torch.tensor([0, 1, 5]), columns
+    )  # 5: another unit
+    frozen = layer.training_copy.values[:2].clone()
     selection = Settled(TASK)
     leaf = selection.weight(layer, rows, torch.arange(10))
     optimiser = torch.optim.SGD([leaf], lr=0.1, momentum=0.9, weight_decay=0.1)
@@ -112,8 +116,10 @@ def test_protected_edges_return_after_any_step():
         optimiser.step()
         selection.slices[layer].guard()
     selection.slices[layer].write_back()
-    assert torch.equal(layer.work.values[:2], frozen)
-    assert not torch.equal(layer.work.values[2], layer.weight.read(torch.tensor([5]), columns)[0])
+    assert torch.equal(layer.training_copy.values[:2], frozen)
+    assert not torch.equal(
+        layer.training_copy.values[2], layer.weight.read(torch.tensor([5]), columns)[0]
+    )
 
 
 def test_norm_belongs_to_the_task():

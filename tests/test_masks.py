@@ -16,9 +16,9 @@ from rivals.baselines.sparse_cost import head_flops, layer_flops, step_share
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
 from rivals.seeds import Seed
-from toys import accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
+from toys import accuracy, lessons, make, same_bits, shortened, steps_of, teach, ticket_bits
 
-CONV = {"network": "conv-small", "widths": (8, 8, 8), "units": 4}
+CONV = {"architecture": "conv-small", "widths": (8, 8, 8), "units": 4}
 
 
 # Masks --------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def test_gradients_pass_the_mask_straight_through():
 
 @pytest.mark.parametrize("network", [None, CONV], ids=["mlp", "conv"])
 @pytest.mark.parametrize("settings", [
-    {}, {"optimiser": "sgd"}, {"optimiser": "sgd", "weight_decay": 0.1, "density": 0.1},
+    {}, {"optimizer": "sgd"}, {"optimizer": "sgd", "weight_decay": 0.1, "density": 0.1},
 ], ids=str)  # fmt: skip
 def test_wsn_forgets_nothing_to_the_bit(network, settings):
     method = make("wsn", network, **settings)
@@ -162,7 +162,7 @@ def test_norms_that_nothing_protects_are_refused():
 
 @pytest.mark.parametrize("settings", [
     {}, {"minor_step": 0.1, "minor_layers": 1}, {"classify": "prototypes"},
-    {"density": 0.1, "optimiser": "adam"},
+    {"density": 0.1, "optimizer": "adam"},
 ], ids=str)  # fmt: skip
 def test_softnet_never_moves_major_weights(settings):
     method = make("softnet", epochs=3, **settings)
@@ -241,12 +241,16 @@ def final(name, found, **settings):
     return method, float(np.mean([accuracy(method, lesson) for lesson in found]))
 
 
-PERMUTED = {"network": {"network": "mlp", "widths": (32, 32), "units": 4}, "epochs": 5, "lr": 0.1}
+PERMUTED = {
+    "network": {"architecture": "mlp", "widths": (32, 32), "units": 4},
+    "epochs": 5,
+    "lr": 0.1,
+}
 
 
 @pytest.fixture(scope="module")
 def forgetful():
-    return final("finetune", lessons(4, "digits-permuted"), twin="dense", **PERMUTED)[1]
+    return final("finetune", lessons(4, "digits-permuted"), width="dense", **PERMUTED)[1]
 
 
 @pytest.mark.parametrize(("name", "settings"), [
@@ -303,7 +307,7 @@ def test_sparcl_holds_the_sparsity_it_names():
                 assert not bool(weight[~mask].any()), "a weight that is masked is zero"
                 shares.add(round(float(mask.float().mean()), 2))
 
-        method.learn(lesson.task, watch)
+        steps_of(method, lesson.task, watch)
         method.finish(lesson.task)
         for weight, mask, old in zip(method.pruned(), method.masks, before, strict=True):
             assert int(mask.sum()) == round(0.25 * mask.numel())
@@ -318,7 +322,7 @@ def test_sparcl_lets_the_easiest_examples_go():
     task = shortened(lessons(1)[0].task, 200)
     method.start(task)
     counts = []
-    method.learn(task, lambda step: counts.append(len(method.training_set(task)[0].train)))
+    steps_of(method, task, lambda step: counts.append(len(method.training_set(task)[0].train)))
     assert sorted(set(counts), reverse=True) == [200, 185, 170, 155, 140]
     assert method.position.step == method.position.steps
     method.finish(task)
@@ -348,7 +352,7 @@ def test_the_dense_step_is_the_step_that_is_counted():
     method = make("der", epochs=1, network=CONV)
     task = shortened(lessons(1)[0].task, 20)
     method.start(task)
-    method.learn(task, lambda step: None)
+    steps_of(method, task)
     network = method.network(task.name)
     layers, heads = layer_flops(network), head_flops(network)
     assert method.spent == 20 * (3 * sum(layers) - layers[0] + 3 * heads)
@@ -385,7 +389,7 @@ def test_llt_prunes_by_its_schedule_and_starts_again_from_the_initial_values():
                 method.network("shared").weights(), initial, method.masks, strict=True
             ):
                 assert torch.equal(weight, first * mask)
-        method.learn(lesson.task, lambda step: None)
+        steps_of(method, lesson.task)
         method.finish(lesson.task)
         if before is not None:
             assert all(bool((o | ~n).all()) for o, n in zip(before, method.masks, strict=True))
@@ -420,7 +424,7 @@ def test_llt_distils_on_and_off(settings):
         assert method.held["main"].shape == method.held["auxiliary"].shape == (expected, 2)
         assert method.footprint()["teacher"] == 2 * 2 * 4 * expected
         assert method.footprint()["unlabelled"] == 64 * expected
-    method.learn(two, lambda step: None)
+    steps_of(method, two)
     method.finish(two)
     assert method.footprint()["teacher"] == 0
 
@@ -438,7 +442,7 @@ def test_llt_takes_neighbours_from_a_folder_of_pictures(tmp_path):
     method.start(two)
     assert method.held["images"].shape == (20, 1, 8, 8)
     assert 0 < method.spent < spent, "looking through the pool is charged"
-    method.learn(two, lambda step: None)
+    steps_of(method, two)
     method.finish(two)
     with pytest.raises(RivalsError, match="which is no folder"):
         make("llt", pool=str(tmp_path / "nowhere"))
@@ -454,7 +458,7 @@ def test_distillation_is_least_where_nothing_has_moved():
 # Going on -----------------------------------------------------------------------------------------
 
 VARIANTS = [
-    ("wsn", {"optimiser": "sgd", "weight_decay": 0.01, "density": 0.08}),
+    ("wsn", {"optimizer": "sgd", "weight_decay": 0.01, "density": 0.08}),
     ("softnet", {"classify": "prototypes", "minor_step": 0.5}),
     ("der", {"augmentation": "crop-flip", "loss_over": "task", "budget": 12}),
     ("sparcl", {"sparsity": 0.95, "gradient_sparsity": 0.96, "epochs": 10, "refresh": 2}),
@@ -484,11 +488,11 @@ def test_a_state_in_the_middle_goes_on_to_the_same_bits(name, settings):
                 raise EnoughError
 
         try:
-            halted.learn(found[1], watch)
+            steps_of(halted, found[1], watch)
         except EnoughError:
             resumed = make(name, **settings)
             resumed.load(halted.state())
-            resumed.learn(found[1], lambda step: None)
+            steps_of(resumed, found[1])
             halted = resumed
         halted.finish(found[1])
         for task in found:

@@ -12,12 +12,12 @@ from rivals.nn.dense_layers import DenseConv2d
 from rivals.nn.selection import Selection
 from rivals.seeds import Seed
 from rivals.streams.batching import epoch
-from toys import accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
+from toys import accuracy, lessons, make, same_bits, shortened, steps_of, teach, ticket_bits
 
-MLP = {"network": "mlp", "widths": (16, 16), "units": 4}
+MLP = {"architecture": "mlp", "widths": (16, 16), "units": 4}
 PLAIN = {**MLP, "norm": "none"}
-CONV = {"network": "conv-small", "widths": (8, 8, 8), "units": 4}
-RESIDUAL = {"network": "resnet-small", "widths": (4, 8), "units": 4}
+CONV = {"architecture": "conv-small", "widths": (8, 8, 8), "units": 4}
+RESIDUAL = {"architecture": "resnet-small", "widths": (4, 8), "units": 4}
 
 
 def random(*shape, seed=0, dtype=torch.float32):
@@ -137,7 +137,7 @@ def test_all_energy_protected_means_nothing_forgotten(network):
     kept = [w.detach().clone() for w in method.network(first.name).shared_parameters()]
     method.start(second)
     assert len(weights()) == len(bases)
-    method.learn(second, lambda step: None)
+    steps_of(method, second)
     after = method.logits(images, first.name).detach()
     assert torch.allclose(before, after, atol=1e-4 * float(before.abs().max() + 1))
     moved = 0.0
@@ -152,8 +152,8 @@ def test_gpm_forgets_far_less_than_finetuning():
     found = lessons(4, "digits-permuted")
     drop = {}
     for name in ("finetune", "gpm"):
-        network = {"network": "mlp", "widths": (32, 32), "units": 4}
-        method = make(name, network, epochs=6, lr=0.1, twin="dense")
+        network = {"architecture": "mlp", "widths": (32, 32), "units": 4}
+        method = make(name, network, epochs=6, lr=0.1, width="dense")
         when = []
         for lesson in found:
             teach(method, shortened(lesson.task, 300))
@@ -245,7 +245,7 @@ VARIANTS = [
 @pytest.mark.parametrize(("name", "settings"), VARIANTS)
 def test_every_variant_resumes_to_the_same_bits(name, settings):
     found = tasks(3, 42)
-    settings = {"epochs": 2, "batch": 20, "slices": 2, **settings}
+    settings = {"epochs": 2, "batch_size": 20, "slices": 2, **settings}
     network = settings.pop("network", MLP)
     if name == "gpm":
         del settings["slices"]
@@ -263,11 +263,11 @@ def test_every_variant_resumes_to_the_same_bits(name, settings):
                     raise EnoughError
 
             try:
-                method.learn(task, watch)
+                steps_of(method, task, watch)
             except EnoughError:
                 halted, method = method, make(name, network, **settings)
                 method.load(halted.state())
-                method.learn(task, lambda step: None)
+                steps_of(method, task)
             method.finish(task)
         again = make(name, network, **settings)
         again.load(method.state())
@@ -347,7 +347,7 @@ def test_weights_with_negative_step_sizes_stay_and_the_others_move():
     method.start(task)
     method.step_sizes["layer0"] = torch.full_like(method.step_sizes["layer0"], -0.1)
     before = [w.detach().clone() for w in method.weights(task.name)[:2]]
-    method.learn(task, lambda step: None)
+    steps_of(method, task)
     after = method.weights(task.name)[:2]
     assert torch.equal(before[0], after[0])
     assert not torch.equal(before[1], after[1])
@@ -376,9 +376,9 @@ def test_looking_ahead_leaves_no_trace():
 def test_replay_forgets_less_than_finetuning(name):
     one, *others = lessons(3, "digits-permuted")
     chosen = {
-        "finetune": {"twin": "dense", "epochs": 6, "lr": 0.1},
-        "lamaml": {"epochs": 4, "batch": 20, "slices": 2, "step_size": 0.2},
-        "fsdgpm": {"epochs": 4, "batch": 20, "slices": 2, "lr": 0.1},
+        "finetune": {"width": "dense", "epochs": 6, "lr": 0.1},
+        "lamaml": {"epochs": 4, "batch_size": 20, "slices": 2, "step_size": 0.2},
+        "fsdgpm": {"epochs": 4, "batch_size": 20, "slices": 2, "lr": 0.1},
     }
     drop = {}
     for each in ("finetune", name):
@@ -396,7 +396,7 @@ def test_replay_forgets_less_than_finetuning(name):
 @pytest.mark.parametrize("name", ["lamaml", "fsdgpm"])
 def test_all_that_is_replayed_and_tried_is_charged(name):
     method = make(name, epochs=1, replay=10, second_order=False)
-    plain = make("finetune", twin="dense", epochs=1, batch=10)
+    plain = make("finetune", width="dense", epochs=1, batch_size=10)
     one, two = tasks(2, 40)
     for each in (method, plain):
         teach(each, one)
@@ -420,7 +420,7 @@ def test_perturbations_lie_inside_and_steps_outside_of_the_subspace():
     gradients = [random(*w.shape, seed=i) for i, w in enumerate(weights)]
     tried = method.inside(gradients)
     before = [w.detach().clone() for w in weights[:2]]
-    method.learn(two, lambda step: None)
+    steps_of(method, two)
     for layer, basis in enumerate(method.bases):
         assert 0 < basis.shape[1] < len(basis)
         inside = tried[layer].flatten(1)
@@ -445,7 +445,7 @@ def test_biases_that_tasks_share_stand_still_after_the_first():
     method.start(two)
     before, head = biases(), method.network(two.name).heads[two.name].weight.detach().clone()
     assert any(bool(bias.any()) for bias in before), "the first task moved them"
-    method.learn(two, lambda step: None)
+    steps_of(method, two)
     assert all(torch.equal(a, b) for a, b in zip(before, biases(), strict=True))
     assert not torch.equal(head, method.network(two.name).heads[two.name].weight)
 
@@ -463,7 +463,7 @@ def test_importance_is_learned_within_a_task_and_starts_anew(second_order):
     teach(method, one)
     assert all(bool((raw == 0.3).all()) for raw in method.raw)
     method.start(two)
-    method.learn(two, lambda step: None)
+    steps_of(method, two)
     assert not any(bool((raw == 0.3).all()) for raw in method.raw)
     assert all(bool(((s > 0) & (s <= 1)).all()) for _, s in method.protected() if s is not None)
     method.finish(two)

@@ -11,7 +11,7 @@ from rivals.experiment import evaluation as evaluate
 from rivals.learn.method import methods
 from rivals.streams.stream import StreamItem
 from rivals.streams.task import Examples, Task
-from toys import TINY, accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
+from toys import TINY, accuracy, lessons, make, same_bits, shortened, steps_of, teach, ticket_bits
 
 ALL = list(methods)
 
@@ -78,7 +78,7 @@ def test_a_state_taken_at_any_step_goes_on_to_the_same_bits(name):
                 raise EnoughError
 
         try:
-            method.learn(task, watch)
+            steps_of(method, task, watch)
         except EnoughError:
             return False
         method.finish(task)
@@ -205,7 +205,9 @@ def test_a_chain_starts_as_a_copy_of_the_network_before():
 
 
 def test_flops_of_a_dense_step_are_three_forward_passes():
-    method = make("finetune", network={"network": "mlp", "widths": (32, 32), "units": 1}, epochs=1)
+    method = make(
+        "finetune", network={"architecture": "mlp", "widths": (32, 32), "units": 1}, epochs=1
+    )
     task = shortened(lessons(1)[0].task, 40)
     teach(method, task)
     forward = 2 * 40 * (64 * 32 + 32 * 32 + 32 * 2)

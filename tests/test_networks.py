@@ -25,9 +25,9 @@ def shape_of(name):
     return SHAPES.get(name.removesuffix("-table"), (3, 12, 12))
 
 
-def plan(name, units, unit="relu", **settings):
+def plan(name, units, activation="relu", **settings):
     return NetworkPlan(
-        NetworkSettings(network=name, units=units, unit=unit, **settings), shape_of(name)
+        NetworkSettings(architecture=name, units=units, activation=unit, **settings), shape_of(name)
     )
 
 
@@ -84,7 +84,7 @@ def test_winners_masked_cut_and_reloaded_agree(name, units, unit, tmp_path):
 def test_a_ticket_is_plain_and_has_the_shape_of_the_native_twin(name):
     built = plan(name, 8)
     ticket = learned(built.rivals(Seed(0)))[0].cut(TASK)
-    native = built.native(Seed(0))
+    native = built.dense(Seed(0), "ticket")
     native.add(TASK, 5)
     shapes = [tuple(p.shape) for p in ticket.parameters()]
     assert shapes == [tuple(p.shape) for p in native.cut(TASK).parameters()]
@@ -98,7 +98,7 @@ def test_the_sizes_that_the_papers_name():
         built = plan(name, 8)
         return sum(p.numel() for p in getattr(built, kind)(Seed(0)).shared_parameters())
 
-    alexnet = NetworkPlan(NetworkSettings(network="alexnet"), (3, 32, 32))
+    alexnet = NetworkPlan(NetworkSettings(architecture="alexnet"), (3, 32, 32))
     assert sum(p.numel() for p in alexnet.dense(Seed(0)).shared_parameters()) == 6_499_328
     assert alexnet.rivals(Seed(0)).weight_count() == 6_499_328
     assert weights("mlp", "native") == 784 * 100 + 100 * 100
@@ -109,7 +109,7 @@ def test_the_sizes_that_the_papers_name():
 def test_the_default_ticket_for_pictures_is_four_convolutions(stream):
     built = NetworkPlan(resolve(stream).network, (3, 32, 32))
     assert [rivals.blocks for rivals in built.rivals(Seed(0)).rivals()] == [16, 32, 64, 104]
-    weights = sum(p.numel() for p in built.native(Seed(0)).shared_parameters())
+    weights = sum(p.numel() for p in built.dense(Seed(0), "ticket").shared_parameters())
     assert weights == 9 * (3 * 16 + 16 * 32 + 32 * 64 + 64 * 104) < 105_000
 
 
@@ -157,7 +157,7 @@ def test_weights_are_initialised_for_the_fan_that_is_live():
         layer = network.layers()[4]
         live = 2048 // units
         assert float(everything(layer).std()) == pytest.approx((2 / live) ** 0.5, rel=0.02)
-    full = plan("alexnet", 8, initial="glorot").rivals(Seed(0)).layers()[4]
+    full = plan("alexnet", 8, init="glorot").rivals(Seed(0)).layers()[4]
     assert float(everything(full).std()) == pytest.approx((2 / 4096) ** 0.5, rel=0.02)
 
 

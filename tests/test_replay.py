@@ -16,9 +16,9 @@ from rivals.errors import RivalsError
 from rivals.seeds import Seed
 from rivals.streams.batching import Batching, epoch
 from rivals.streams.task import Preprocessing, Task
-from toys import accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
+from toys import accuracy, lessons, make, same_bits, shortened, steps_of, teach, ticket_bits
 
-NET = {"network": "mlp", "widths": (64, 32), "units": 1}
+NET = {"architecture": "mlp", "widths": (64, 32), "units": 1}
 KEPT = {"budget": 10, "budget_in": "class"}
 SMALL = {"network": NET, "epochs": 6}
 INCREMENTAL = [("er", {"loss_over": "seen"}), ("icarl", {}), ("il2m", {})]
@@ -150,7 +150,7 @@ def test_gem_asks_every_past_ring_and_moves_old_heads():
         for other, head in heads.items():
             assert bool(pieces[places[id(head)]].any()) == (other == name)
     before = {name: head.detach().clone() for name, head in heads.items()}
-    method.learn(found[2].task, lambda step: None)
+    steps_of(method, found[2].task)
     assert all(not torch.equal(before[name], heads[name]) for name in names)
 
 
@@ -240,7 +240,7 @@ def test_a_union_mixes_tasks_and_prepares_each_image_as_its_task_does():
         old = batch.labels < 2
         assert torch.equal(images[old], one.task.preprocessing(batch.raw[old]))
         assert torch.equal(images[~old], other(batch.raw[~old]))
-        method.learn(changed, lambda step: None)
+        steps_of(method, changed)
         method.finish(changed)
         assert method.predict(one.test.images, None).tasks == (one.task.name, two.task.name)
 
@@ -311,7 +311,7 @@ def test_the_teacher_is_the_network_before_the_task_and_leaves_after_it():
     weights = method.footprint()["weights"]
     method.start(found[1].task)
     assert method.footprint()["teacher"] == weights
-    method.learn(found[1].task, lambda step: None)
+    steps_of(method, found[1].task)
     assert same_bits(before, method.teacher.tensors())
     method.finish(found[1].task)
     assert method.footprint()["teacher"] == 0
@@ -406,7 +406,7 @@ def test_the_learning_rate_falls_with_the_number_of_the_task():
 
 def test_replay_forgets_less_than_finetuning():
     found = lessons(4, "digits-permuted")
-    settings = {"epochs": 5, "network": {"network": "mlp", "widths": (16, 16), "units": 1}}
+    settings = {"epochs": 5, "network": {"architecture": "mlp", "widths": (16, 16), "units": 1}}
     forgetful = mean_accuracy(taught("finetune", found, **settings), found)
     for name in ("er", "gem", "icarl", "il2m"):
         kept = mean_accuracy(taught(name, found, **KEPT, **settings), found)
@@ -447,9 +447,9 @@ def test_variants_go_on_from_the_middle_to_the_same_bits(name, settings):
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        halted.learn(found[1], watch)
+        steps_of(halted, found[1], watch)
     resumed.load(halted.state())
-    resumed.learn(found[1], lambda step: None)
+    steps_of(resumed, found[1])
     resumed.finish(found[1])
     for task in found:
         assert same_bits(ticket_bits(whole, task.name), ticket_bits(resumed, task.name))

@@ -309,7 +309,7 @@ def test_a_table_tells_who_has_other_settings_than_most(tmp_path: Path) -> None:
         config = yaml.safe_load((folder / "config.yaml").read_text())
         wide = method in ("wsn", "gpm")
         config["network"] = {"units": 4 if wide else 8, "widths": [8, 16]}
-        config["training"] = {"batch": 40 if wide else 20, "lr": 0.05, method: "its own"}
+        config["training"] = {"batch_size": 40 if wide else 20, "lr": 0.05, method: "its own"}
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
     (section,) = sections(read([tmp_path]))
     said = "Settings that most systems here do not have: GPM, WSN: J = 4, batch 40."

@@ -10,7 +10,7 @@ from rivals.learn.state import StatePart
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.selection import Masked
 from rivals.seeds import Seed
-from toys import accuracy, lessons, make, same_bits, teach, ticket_bits
+from toys import accuracy, lessons, make, same_bits, steps_of, teach, ticket_bits
 
 RESEARCH = Path(__file__).parents[1] / "benchmarks" / "research"
 
@@ -83,7 +83,7 @@ def test_a_variant_that_was_stopped_goes_on_to_the_same_bits(method, settings):
         cut.learn(second.task, stop)
     again = make(method, epochs=4, **settings)
     again.load(copied(cut.state()))
-    again.learn(second.task, lambda step: None)
+    steps_of(again, second.task)
     again.finish(second.task)
     name = second.task.name
     assert same_bits(ticket_bits(again, name), ticket_bits(whole, name))
@@ -108,7 +108,7 @@ def test_a_probe_finds_the_ancestor_that_knows_the_classes():
 
 @pytest.mark.parametrize("name", ["pairs", "pointwise", "residual", "untied", "leaky"])
 def test_a_shape_gives_tickets(name):
-    shape = {"network": f"shapes:{name}", "widths": (8, 8, 16), "units": 4}
+    shape = {"architecture": f"shapes:{name}", "widths": (8, 8, 16), "units": 4}
     made = make(network=shape, epochs=1)
     lesson = lessons(1)[0]
     teach(made, lesson.task)
@@ -121,7 +121,7 @@ def test_a_shape_gives_tickets(name):
         masked = torch.allclose(plain, network(images, task, Masked(task)), atol=1e-4)
     # Where a stage is not tied its identity path lands on other units, and only a cut adds it up.
     assert masked == (name != "untied")
-    native = NetworkPlan(NetworkSettings(**shape), (1, 8, 8)).native(Seed(0))
+    native = NetworkPlan(NetworkSettings(**shape), (1, 8, 8)).dense(Seed(0), "ticket")
     assert len(native.layers()) == len(network.layers())
 
 

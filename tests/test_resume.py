@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rivals.experiment.loop import Interrupted
+from rivals.errors import Interrupted
 from rivals.experiment.run_settings import Settings, resolve
 from rivals.experiment.start import prepare
 from rivals.learn.method import methods
@@ -24,38 +24,45 @@ Outcome = Callable[[Path], dict[str, Any]]
 Spawn = Callable[..., "subprocess.Popen[str]"]
 
 NEVER = 1e9  # seconds: no checkpoint inside a task but on a stop
-SMALL = {"epochs": 2, "tasks": 2, "batch": 160, "network": "mlp", "widths": "16-16", "units": 2}
-COMPETE = {"compete": 0.4}
+SMALL = {
+    "epochs": 2,
+    "tasks": 2,
+    "batch_size": 160,
+    "architecture": "mlp",
+    "widths": "16-16",
+    "units": 2,
+}
+COMPETE = {"share": 0.4}
 VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     **{name: ("digits", name, {}) for name in methods},
-    "twta half": ("digits", "twta", {"compete": 0.5, "seed": 3}),
-    "compete to the end": ("digits", "twta", {"compete": 1.0}),
+    "twta half": ("digits", "twta", {"share": 0.5, "seed": 3}),
+    "compete to the end": ("digits", "twta", {"share": 1.0}),
     "unprotected": ("digits", "twta", {"protect": "none", **COMPETE}),
-    "unprotected to the end": ("digits", "twta", {"protect": "none", "compete": 1.0}),
-    "relaxed": ("digits", "twta", {"way": "relaxed", **COMPETE}),
-    "per example": ("digits", "twta", {"way": "relaxed", "per_example": True, **COMPETE}),
-    "gated": ("digits", "twta", {"way": "gated", **COMPETE}),
-    "trial": ("digits", "twta", {"way": "trial", "compete": 0.5, "reuse": 0.5}),
-    "trial by chance": ("digits", "random-ticket", {"way": "trial", "compete": 0.5, "reuse": 0.5}),
-    "trial to the end": ("digits", "twta", {"way": "trial", "compete": 1.0, "reuse": 0.5}),
-    "posterior by sgd": ("digits", "twta", {"posterior_optimiser": "sgd", **COMPETE}),
+    "unprotected to the end": ("digits", "twta", {"protect": "none", "share": 1.0}),
+    "relaxed": ("digits", "twta", {"gating": "relaxed", **COMPETE}),
+    "per example": ("digits", "twta", {"gating": "relaxed", "per_example": True, **COMPETE}),
+    "gated": ("digits", "twta", {"gating": "gated", **COMPETE}),
+    "trial": ("digits", "twta", {"gating": "trial", "share": 0.5, "reuse": 0.5}),
+    "trial by chance": ("digits", "random-ticket", {"gating": "trial", "share": 0.5, "reuse": 0.5}),
+    "trial to the end": ("digits", "twta", {"gating": "trial", "share": 1.0, "reuse": 0.5}),
+    "posterior by sgd": ("digits", "twta", {"competition.optimizer": "sgd", **COMPETE}),
     "all seen classes": ("digits", "twta", {"loss_over": "seen", **COMPETE}),
-    "gradient of winners": ("digits", "twta", {"gradient_keep": "winner", **COMPETE}),
+    "gradient of winners": ("digits", "twta", {"keep_gradients": "winner", **COMPETE}),
     "no heritage, decay": ("digits", "twta", {"inherit": "none", "weight_decay": 0.01, **COMPETE}),
-    "no norm, linear": ("digits", "twta", {"norm": "none", "unit": "linear", **COMPETE}),
+    "no norm, linear": ("digits", "twta", {"norm": "none", "activation": "linear", **COMPETE}),
     "convolutions": (
-        "digits", "twta", {"network": "conv-small", "widths": "8-8-8", "batch": 320, **COMPETE},
+        "digits", "twta", {"architecture": "conv-small", "widths": "8-8-8", "batch_size": 320, **COMPETE},
     ),
     "residual": (
-        "digits", "twta", {"network": "resnet-small", "widths": "4-4", "batch": 640, **COMPETE},
+        "digits", "twta", {"architecture": "resnet-small", "widths": "4-4", "batch_size": 640, **COMPETE},
     ),
-    "growing": ("digits-permuted", "twta", {"tasks": 3, "batch": 480, "grow": "auto", **COMPETE}),
-    "growing at random": ("digits-permuted", "random-ticket", {"tasks": 3, "batch": 480}),
+    "growing": ("digits-permuted", "twta", {"tasks": 3, "batch_size": 480, "grow": "auto", **COMPETE}),
+    "growing at random": ("digits-permuted", "random-ticket", {"tasks": 3, "batch_size": 480}),
     "growing, unlike": (
         "digits-permuted", "twta",
-        {"tasks": 3, "batch": 480, "way": "relaxed", "loss_over": "seen", "inherit": "none"},
+        {"tasks": 3, "batch_size": 480, "gating": "relaxed", "loss_over": "seen", "inherit": "none"},
     ),
-    "full twins": ("digits", "chain", {"twin": "dense"}),
+    "full twins": ("digits", "chain", {"width": "dense"}),
 }  # fmt: skip
 EVERY_POINT = ("twta", "unprotected")  # each stop by itself, not only in a chain
 
@@ -139,9 +146,9 @@ DRIVER = textwrap.dedent(
     from rivals.experiment.run_settings import resolve
     from rivals.experiment.start import prepare
 
-    compete = {"compete": 0.5} if sys.argv[2] == "twta" else {}  # the first of two steps
+    compete = {"share": 0.5} if sys.argv[2] == "twta" else {}  # the first of two steps
     SETTINGS = resolve("digits", sys.argv[2], overrides=compete | {
-        "epochs": 1, "tasks": 2, "batch": 500, "network": "mlp", "widths": "8-8", "units": 2,
+        "epochs": 1, "tasks": 2, "batch_size": 500, "architecture": "mlp", "widths": "8-8", "units": 2,
     })
 
     def die_at(number):

@@ -410,7 +410,7 @@ def test_a_loss_that_is_no_number(
 def test_a_network_that_is_full_keeps_what_was_learned(
     tmp_path: Path, words: list[str], refused: Refused, accepted: Callable[..., str]
 ) -> None:
-    line = [*words, "--set", "units=1", "--set", "grow=never", "--out", tmp_path / "run"]
+    line = [*words, "--set", "units=1", "--set", "growth.enabled=false", "--out", tmp_path / "run"]
     told = refused(*line)
     assert "The network is full: no edge is free for task '5-6-7-8-9'" in told
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -425,7 +425,7 @@ def test_a_network_that_is_full_keeps_what_was_learned(
 OUT_OF_RANGE = {
     "epochs=0": "epochs is 0, but must be at least 1",
     "epochs=-3": "epochs is -3, but must be at least 1",
-    "batch=0": "batch is 0, but must be at least 1",
+    "batch_size=0": "batch is 0, but must be at least 1",
     "lr=0": "lr is 0.0, but must be a positive number",
     "lr=-1": "lr is -1.0, but must be a positive number",
     "lr=inf": "lr is inf, but must be a positive number",
@@ -434,32 +434,32 @@ OUT_OF_RANGE = {
     "momentum=-0.1": "momentum is -0.1, but must be at least 0 and below 1",
     "weight_decay=-1": "weight_decay is -1.0, but must not be negative",
     "weight_decay=inf": "weight_decay is inf",
-    "compete=1.1": "compete is 1.1, but is a share from 0 to 1",
+    "share=1.1": "compete is 1.1, but is a share from 0 to 1",
     "compete=-0.1": "compete is -0.1, but is a share from 0 to 1",
-    "grow_below=2": "grow_below is 2.0, but is a share from 0 to 1",
+    "growth.below=2": "grow_below is 2.0, but is a share from 0 to 1",
     "gradient_threshold=-1": "gradient_threshold is -1.0, but is a share from 0 to 1",
     "temperature=0": "temperature is 0.0, but must be positive",
     "temperature_end=-1": "temperature_end is -1.0, but must be positive",
-    "posterior_lr=0": "posterior_lr is 0.0, but must be positive",
+    "competition.lr=0": "posterior_lr is 0.0, but must be positive",
     "spread=-1": "spread is -1.0, but must not be negative",
     "prefer_free=-1": "prefer_free is -1.0, but must not be negative",
-    "live=0": "live goes from 0 to 1",
-    "live_end=0": "live goes from 1 to 0",
-    "live_end=3": "live goes from 1 to 3",
-    "way=fast": "way is 'fast'; use relaxed, gated, sparse or trial",
-    "posterior_optimiser=lbfgs": "posterior_optimiser is 'lbfgs'; use adam or sgd",
-    "gradient_keep=some": "gradient_keep is 'some'; use all, winner or threshold",
+    "active=0": "live goes from 0 to 1",
+    "active_end=0": "live goes from 1 to 0",
+    "active_end=3": "live goes from 1 to 3",
+    "gating=fast": "way is 'fast'; use relaxed, gated, sparse or trial",
+    "competition.optimizer=lbfgs": "posterior_optimiser is 'lbfgs'; use adam or sgd",
+    "keep_gradients=some": "gradient_keep is 'some'; use all, winner or threshold",
     "loss_over=all": "loss_over is 'all'; use task or seen",
     "protect=all": "protect is 'all'; use edges or none",
     "inherit=all": "inherit is 'all'; use previous or none",
     "grow=yes": "grow is 'yes'; use auto or never",
-    "per_example=true": "per_example needs way=relaxed, but way is 'sparse'",
+    "per_example=true": "per_example needs gating=relaxed, but way is 'sparse'",
     "units=0": "units is 0, but a block has at least 1 unit",
     "widths=16-0": "widths are (16, 0), but a layer is at least 1 wide",
     "widths=-16,16": "widths are (-16, 16), but a layer is at least 1 wide",
-    "unit=tanh": "unit is 'tanh'; use relu or linear",
+    "activation=tanh": "unit is 'tanh'; use relu or linear",
     "norm=layer": "norm is 'layer'; use batch or none",
-    "initial=zero": "initial is 'zero'; use live or glorot",
+    "init=zero": "initial is 'zero'; use live or glorot",
     "tasks=3": "tasks is 3, but the ten digits split into 1, 2, 5 or 10",
     "class_order=odd": "class_order is 'odd'; use natural or seeded",
     "test_share=1.5": "test_share",
@@ -477,8 +477,8 @@ OUT_OF_RANGE = {
     "zzz=3": "There is no setting named 'zzz'; known are ",
     "epochs": "'epochs' is no setting; write --set key=value",
     "=3": "'=3' is no setting; write --set key=value",
-    "network=mpl": "There is no network named 'mpl'; did you mean mlp?",
-    "network=nowhere:net": "The network 'nowhere:net' was not found",
+    "architecture=mpl": "There is no network named 'mpl'; did you mean mlp?",
+    "architecture=nowhere:net": "The network 'nowhere:net' was not found",
     "network=:": "The network ':' ",
     "network=.here:net": "The network '.here:net' ",
     "units=3": "width 16 cannot be split into blocks of 3 units; use a width of 15 or 18",
@@ -497,7 +497,7 @@ def test_settings_that_make_no_sense(
 
 
 @pytest.mark.parametrize("method", list(methods))
-@pytest.mark.parametrize("change", ["units=3", "network=mpl", "widths=16-15"])
+@pytest.mark.parametrize("change", ["units=3", "architecture=mpl", "widths=16-15"])
 def test_a_network_that_cannot_be_is_refused_before_anything_is_made(
     change: str, method: str, tmp_path: Path, words: list[str], refused: Refused, tree: Tree
 ) -> None:
@@ -514,9 +514,9 @@ def test_a_network_that_cannot_be_is_refused_before_anything_is_made(
          "There is no method named 'finetun'; did you mean finetune"),
         (["run", "digits", "--preset", "papr"],
          "There is no preset of digits named 'papr'; did you mean paper?"),
-        (["run", "digits", "--method", "finetune", "--set", "way=sparse"],
+        (["run", "digits", "--method", "finetune", "--set", "gating=sparse"],
          "There is no setting named 'way'"),
-        (["run", "digits", "--set", "twin=both", "--method", "joint"], "use native or dense"),
+        (["run", "digits", "--set", "width=both", "--method", "joint"], "use native or dense"),
         (["run", "digits-permuted", "--set", "tasks=0"], "tasks is 0"),
         (["run", "digits", "--seed", "-1"], "seed is -1, but must not be negative"),
         (["run", "digits", "--seed", "x"], "Invalid value for '--seed'"),

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from scipy import stats
 
-from rivals.nn.generated_weight import GeneratedWeight
-from rivals.nn.shared_weight import HeldWeight
+from rivals.nn.shared_weight import GeneratedWeight, StoredWeight
 from rivals.nn.untrained import standard_normal
 
 
@@ -33,7 +32,7 @@ def test_another_seed_gives_other_weights():
     )
 
 
-KINDS = [HeldWeight, GeneratedWeight]
+KINDS = [StoredWeight, GeneratedWeight]
 
 
 def everything(weight):

@@ -196,7 +196,14 @@ class Renamed(Stream):
 def test_a_run_over_tasks_with_nasty_names(
     method: str, tmp_path: Path, tree: Callable[[Path], dict[str, str]]
 ) -> None:
-    changes = {"tasks": 5, "epochs": 1, "batch": 200, "network": "mlp", "widths": "8-8", "units": 2}
+    changes = {
+        "tasks": 5,
+        "epochs": 1,
+        "batch_size": 200,
+        "architecture": "mlp",
+        "widths": "8-8",
+        "units": 2,
+    }
     settings = resolve("digits", method, overrides=changes)
     plain = prepare(settings, tmp_path / "plain")
     plain.go()

@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 
 from rivals.errors import RivalsError
 from rivals.learn.twta import TWTASettings
-from toys import TINY, accuracy, lessons, make, same_bits, shortened, teach, ticket_bits
+from toys import TINY, accuracy, lessons, make, same_bits, shortened, steps_of, teach, ticket_bits
 
 
 def test_learns_digits_and_forgets_nothing():
-    method = make(network={"network": "lenet"}, epochs=8)
+    method = make(network={"architecture": "lenet"}, epochs=8)
     found = lessons(5)
     for lesson in found:
         teach(method, lesson.task)
@@ -34,7 +34,7 @@ def test_tickets_keep_every_bit_with_momentum_and_decay(inherit, units):
 
 
 def test_without_protection_old_tickets_change():
-    method = make(protect="none", inherit="none", prefer_free=0.0, grow="never", network=TINY)
+    method = make(protect="none", inherit="none", prefer_free=0.0, enabled=False, network=TINY)
     first, second = lessons(2, "digits-permuted")
     teach(method, first.task)
     before = ticket_bits(method, first.task.name)
@@ -69,7 +69,7 @@ def test_dropping_every_task_leaves_the_network_as_it_was_made(weights):
     for layer, before in zip(method.network.layers(), fresh, strict=True):
         assert torch.equal(everything(layer)[: len(before), : before.shape[1]], before)
         assert not layer.weight.claims
-    assert not method.network.heads.tasks
+    assert not method.network.heads
 
 
 def test_generated_and_held_weights_learn_the_same_bits():
@@ -84,14 +84,14 @@ def test_generated_and_held_weights_learn_the_same_bits():
 
 @pytest.mark.parametrize("contenders", [1, 2, 3])
 def test_contenders_bound_what_a_task_works_on(contenders):
-    method = make(epochs=4, compete=0.2, contenders=contenders)
+    method = make(epochs=4, share=0.2, contenders=contenders)
     lesson = lessons(1)[0]
     method.start(lesson.task)
     first, second = method.network.layers()
     assert first.work.values.shape == (4 * contenders, 64, 1)
     assert second.work.values.shape == (4 * contenders, 4 * contenders, 1)
     favourites = [r.contenders[lesson.task.name] for r in method.network.rivals()]
-    method.learn(lesson.task, lambda step: None)
+    steps_of(method, lesson.task)
     method.end_task(lesson.task)
     for allowed, won in zip(favourites, method.winners(lesson.task.name), strict=True):
         assert (allowed == won.unsqueeze(1)).any(1).all()
@@ -112,7 +112,7 @@ LESSONS = lessons(1, "digits-permuted")
 def test_any_sequence_of_learn_grow_and_drop_keeps_surviving_tickets(
     acts, seed, units, inherit, data
 ):
-    network = {"network": "mlp", "widths": (6, 6), "units": units}
+    network = {"architecture": "mlp", "widths": (6, 6), "units": units}
     method = make(network=network, seed=seed, epochs=1, inherit=inherit, weight_decay=0.01)
     alive = {}
     for number, act in enumerate(acts):
@@ -153,7 +153,7 @@ def test_growth_ends_even_where_it_cannot_please():
 
 
 def test_a_full_network_that_may_not_grow_says_so_and_keeps_its_tasks():
-    method = make(network={**TINY, "units": 1}, grow="never", epochs=1)
+    method = make(network={**TINY, "units": 1}, enabled=False, epochs=1)
     one, two = lessons(2)
     teach(method, one.task)
     before = ticket_bits(method, one.task.name)
@@ -175,45 +175,45 @@ def test_winners_prefer_free_edges():
 
 @pytest.mark.parametrize("way", ["relaxed", "gated", "sparse"])
 def test_every_way_to_compete_learns(way):
-    method = make(way=way, epochs=6, compete=0.3)
+    method = make(gating=way, epochs=6, share=0.3)
     lesson = lessons(1)[0]
     assert accuracy(teach(method, lesson.task), lesson) > 90
 
 
 def test_one_draw_per_example():
-    method = make(way="relaxed", per_example=True, epochs=4)
+    method = make(gating="relaxed", per_example=True, epochs=4)
     lesson = lessons(1)[0]
     assert accuracy(teach(method, lesson.task), lesson) > 90
 
 
 def density(**changes):
     method = make(
-        compete=1.0, epochs=1, contenders=0, live=2, live_end=2, protect="none", **changes
+        share=1.0, epochs=1, contenders=0, live=2, active_end=2, protect="none", **changes
     )
     lesson = lessons(1)[0]
     return teach(method, lesson.task).task_facts(lesson.task.name)["gradient_density"]
 
 
 def test_the_gradient_is_as_dense_as_what_was_live():
-    everything = density(way="relaxed")
+    everything = density(gating="relaxed")
     assert everything > 0.5
-    assert density(way="sparse") < 0.5 * everything
-    winners = density(way="relaxed", gradient_keep="winner")
+    assert density(gating="sparse") < 0.5 * everything
+    winners = density(gating="relaxed", keep_gradients="winner")
     assert winners < 0.3 * everything  # one of four units
-    favourites = density(way="relaxed", gradient_keep="threshold", gradient_threshold=0.3)
+    favourites = density(gating="relaxed", keep_gradients="threshold", gradient_threshold=0.3)
     assert favourites < 0.5 * everything
 
 
 def test_gradient_keep_winner_leaves_the_others_alone():
     method = make(
-        way="relaxed", gradient_keep="winner", compete=1.0, epochs=1, spread=0.1, contenders=0
+        gating="relaxed", keep_gradients="winner", share=1.0, epochs=1, init_std=0.1, contenders=0
     )
     task = shortened(lessons(1)[0].task, 40)
     method.start(task)
-    before = [layer.work.values.clone() for layer in method.network.layers()]
-    method.learn(task, lambda step: None)  # a single step
+    before = [layer.training_copy.values.clone() for layer in method.network.layers()]
+    steps_of(method, task)  # a single step
     for layer, old in zip(method.network.layers(), before, strict=True):
-        moved = (layer.work.values != old).flatten(1).any(1).view(4, -1)  # (units, blocks)
+        moved = (layer.training_copy.values != old).flatten(1).any(1).view(4, -1)  # (units, blocks)
         assert (moved.sum(0) <= 1).all()
 
 
@@ -228,7 +228,7 @@ def test_loss_over_all_seen_classes_freezes_old_heads():
 
 
 def test_competition_settles_on_the_posteriors_best():
-    method = make(compete=0.5, epochs=2)
+    method = make(share=0.5, epochs=2)
     task = lessons(1)[0].task
     method.start(task)
     seen = {}
@@ -240,7 +240,7 @@ def test_competition_settles_on_the_posteriors_best():
                 for r in method.network.rivals()
             ]
 
-    method.learn(task, watch)
+    steps_of(method, task, watch)
     assert not method.competing
     for found, won in zip(seen["last"], method.winners(task.name), strict=True):
         assert torch.equal(found.squeeze(1), won)
@@ -252,16 +252,16 @@ def test_random_ticket_never_competes_but_is_otherwise_twta():
     method.start(lesson.task)
     assert not method.competing
     assert method.settings == TWTASettings(epochs=4)
-    method.learn(lesson.task, lambda step: None)
+    steps_of(method, lesson.task)
     method.end_task(lesson.task)
     assert accuracy(method, lesson) > 90
 
 
 def test_the_paper_preset_runs():
-    literal = {"unit": "linear", "norm": "none", "initial": "glorot"}
+    literal = {"activation": "linear", "norm": "none", "init": "glorot"}
     method = make(
-        network={**TINY, **literal}, compete=1.0, way="relaxed", spread=0.0, momentum=0.0, lr=0.1,
-        posterior_optimiser="sgd", prefer_free=0.0, protect="none", inherit="none", grow="never",
+        network={**TINY, **literal}, share=1.0, gating="relaxed", init_std=0.0, momentum=0.0, lr=0.1,
+        posterior_optimiser="sgd", prefer_free=0.0, protect="none", inherit="none", enabled=False,
     )  # fmt: skip
     for lesson in lessons(2):
         teach(method, lesson.task)
@@ -271,13 +271,13 @@ def test_the_paper_preset_runs():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"compete": 1.5}, "compete is 1.5, but is a share"),
-        ({"way": "loud"}, "way is 'loud'; use relaxed, gated, sparse or trial"),
-        ({"live": 1, "live_end": 2}, "live goes from 1 to 2"),
+        ({"share": 1.5}, "compete is 1.5, but is a share"),
+        ({"gating": "loud"}, "way is 'loud'; use relaxed, gated, sparse or trial"),
+        ({"active": 1, "active_end": 2}, "live goes from 1 to 2"),
         ({"temperature": 0.0}, "temperature is 0.0, but must be positive"),
         ({"spread": -1.0}, "spread is -1.0"),
-        ({"per_example": True}, "per_example needs way=relaxed"),
-        ({"way": "trial"}, "way=trial needs steps"),
+        ({"per_example": True}, "per_example needs gating=relaxed"),
+        ({"gating": "trial"}, "gating=trial needs steps"),
         ({"epochs": 0}, "epochs is 0, but must be at least 1"),
         ({"lr": float("nan")}, "lr is nan"),
         ({"momentum": 1.0}, "momentum is 1.0"),
@@ -291,7 +291,9 @@ def test_settings_out_of_range(changes, words):
 
 def first_layer_free(name):
     """Share of the first layer's edges that a second task finds free, the network not growing."""
-    method = make(name, network={"network": "mlp", "widths": (64, 64), "units": 2}, grow="never")
+    method = make(
+        name, network={"architecture": "mlp", "widths": (64, 64), "units": 2}, enabled=False
+    )
     for lesson in lessons(2, "digits-permuted"):
         teach(method, shortened(lesson.task, 120))
     task = lessons(2, "digits-permuted")[1].task.name

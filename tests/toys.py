@@ -2,13 +2,15 @@
 
 import torch
 
+from rivals.learn.callbacks import OnStep
 from rivals.learn.method import methods
+from rivals.learn.trainer import Trainer
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
 from rivals.streams.stream import streams
 from rivals.streams.task import Examples, Task
 
-TINY = {"network": "mlp", "widths": (16, 16), "units": 4}
+TINY = {"architecture": "mlp", "widths": (16, 16), "units": 4}
 
 
 def lessons(count=3, benchmark="digits", seed=0, **settings):
@@ -26,13 +28,18 @@ def shortened(task, images, name=None):
 def make(method="twta", network=None, seed=0, shape=(1, 8, 8), **settings):
     cls = methods[method]
     plan = NetworkPlan(NetworkSettings(**(network or TINY)), shape)
-    return cls(plan, cls.settings_class(**{"epochs": 2, **settings}), Seed(seed))
+    return cls(plan, cls.settings_class.from_paths({"epochs": 2, **settings}), Seed(seed))
+
+
+def steps_of(method, task, watch=lambda step: None):
+    """The steps of a task that was started, from wherever the method stands."""
+    trainer = Trainer(method, [OnStep(watch)])
+    trainer.task = task
+    trainer._epochs(task)
 
 
 def teach(method, task):
-    method.start(task)
-    method.learn(task, lambda step: None)
-    method.finish(task)
+    Trainer(method).fit(task)
     return method
 
 

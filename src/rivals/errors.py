@@ -10,8 +10,12 @@ class RivalsError(Exception):
     """The user's mistake or the machine's limit, in one sentence; the command line exits with 2."""
 
 
+class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it
+    """Learning was asked to stop. A run is saved; a model is as it was."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> RivalsError:
-    """The error for a name nobody registered, with the nearest known ones."""
+    """The error for an unknown name, with the nearest known ones."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(names)}."

@@ -56,6 +56,10 @@ class Registry(Generic[Entry]):
             sys.path.pop(0)
         return found
 
+    def name_of(self, entry: object) -> str | None:
+        """The name under which `entry` was registered."""
+        return next((name for name, found in self._entries.items() if found is entry), None)
+
     def __contains__(self, name: str) -> bool:
         return name in self._entries or name in self._modules
 

@@ -9,33 +9,32 @@ chain         the same, each started as a copy of the one before
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, fx
 
 from rivals.errors import RivalsError
 from rivals.learn.method import Method, methods
 from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tensors
-from rivals.learn.training_settings import TrainingSettings, one_of
+from rivals.learn.training_settings import TrainingSettings
 from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Examples, Task
 
 
-@dataclass(frozen=True)
 class DenseSettings(TrainingSettings):
-    """Which twin is trained."""
+    """Which network is trained."""
 
-    twin: str = "native"  # native: of a ticket's shape | dense: of the full width
-    norms: str = "task"  # task: one for each | shared: one for all, whose heads then read the same
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "twin", ("native", "dense"))
-        one_of(self, "norms", ("task", "shared"))
+    width: Literal["ticket", "dense"] = Field(
+        "ticket", description="ticket: as narrow as a ticket; dense: the full width"
+    )
+    norms: Literal["task", "shared"] = Field(
+        "task", description="task: a norm for each task; shared: one for all tasks"
+    )
 
 
 @methods.register("finetune")
@@ -52,21 +51,21 @@ class Finetune(Method):
         self.current = ""
         # A network that cannot be built, or be cut into tickets, is refused before any work.
         self.build("trial")
-        self.plan.native(seed)
+        self.plan.dense(seed, "ticket")
 
-    def build(self, task: str) -> DenseNetwork:
-        return self.twin(self.seed.child("network"))
+    def build(self, task: str, tasks: TaskTable | None = None) -> DenseNetwork:
+        """An untrained network for `task`; it keeps the states of tasks in `tasks`."""
+        return self.fresh(self.seed.child("network"), tasks)
 
-    def twin(self, seed: Seed) -> DenseNetwork:
-        native = self.settings.twin == "native"
-        network = self.plan.native(seed) if native else self.plan.dense(seed)
+    def fresh(self, seed: Seed, tasks: TaskTable | None = None) -> DenseNetwork:
+        network = self.plan.dense(seed, self.settings.width, tasks)
         network.norms = self.settings.norms
         return network
 
     def network(self, task: str) -> DenseNetwork:
         """The network that serves `task`; here always the same one."""
         if "shared" not in self.networks:
-            self.networks["shared"] = self.build("shared")
+            self.networks["shared"] = self.build("shared", self.tasks)
         return self.networks["shared"]
 
     def previous(self) -> str | None:
@@ -100,6 +99,10 @@ class Finetune(Method):
         self.optimiser.param_groups[0]["lr"] = self.rate()
         self.optimiser.step()
         self.optimiser.zero_grad()
+
+    def working_tensors(self) -> list[Tensor]:
+        norms = self.network(self.current).norms_of(self.current).values()
+        return [*self.trained(), *(tensor for norm in norms for tensor in (norm.mean, norm.var))]
 
     def end_task(self, task: Task) -> None:
         self.current, self.optimiser = "", None
@@ -141,14 +144,15 @@ class Finetune(Method):
             load_optimiser(self.optimiser, state["working"].tensors, "optimiser")
 
 
-@dataclass(frozen=True)
 class JointSettings(DenseSettings):
     """How often everything is trained on."""
 
-    every: int = 1  # tasks from one training to the next; should divide the number of tasks
+    every: int = Field(
+        1, description="tasks from one training to the next; should divide the number of tasks"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         if self.every < 1:
             raise RivalsError(f"every is {self.every}, but must be at least 1.")
 
@@ -212,8 +216,8 @@ class Independent(Finetune):
             self.networks[task] = self.build(task)
         return self.networks[task]
 
-    def build(self, task: str) -> DenseNetwork:
-        return self.twin(self.seed.child("network", task))
+    def build(self, task: str, tasks: TaskTable | None = None) -> DenseNetwork:
+        return self.fresh(self.seed.child("network", task), tasks)
 
     def begin_task(self, task: Task) -> None:
         self.current = task.name
@@ -233,5 +237,5 @@ class Chain(Independent):
         old, new = self.networks[before], self.networks[task.name]
         with torch.no_grad():
             for mine, theirs in zip(new.layers(), old.layers(), strict=True):
-                mine.weight.copy_(theirs.weight)  # type: ignore[arg-type, union-attr]
+                mine.weight.copy_(theirs.weight)  # type: ignore[operator, arg-type]
                 mine.norm.state(task.name).load(theirs.norm.state(before).tensors())

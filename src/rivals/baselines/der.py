@@ -17,39 +17,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.memory.exemplar import Replay
 from rivals.baselines.rehearsal import Rehearsal, RehearsalSettings
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
-from rivals.learn.training_settings import one_of
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.augment import augment
 from rivals.streams.task import Batch
 
 
-@dataclass(frozen=True)
 class DERSettings(RehearsalSettings):
     """What is replayed, and how much it weighs."""
 
-    twin: str = "dense"
-    norms: str = "shared"
+    width: Literal["ticket", "dense"] = "dense"
+    norms: Literal["task", "shared"] = "shared"
     budget: int = 500
-    budget_in: str = "images"
-    replay: int = 0  # exemplars in each of the two draws; 0: as many as the batch has
-    alpha: float = 0.1  # of the stored scores
-    beta: float = 0.5  # of the stored labels
-    loss_over: str = "seen"  # of the batch: seen, all classes so far | task, its own alone
+    budget_in: Literal["class", "images", "bytes"] = "images"
+    replay: int = Field(
+        0, description="exemplars in each of the two draws; 0: as many as the batch has"
+    )
+    alpha: float = Field(0.1, description="of the stored scores")
+    beta: float = Field(0.5, description="of the stored labels")
+    loss_over: Literal["seen", "task"] = Field(
+        "seen", description="of the batch: seen, all classes so far | task, its own alone"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "loss_over", ("seen", "task"))
+    def check(self) -> None:
+        super().check()
         self.need_shared_norms("the classes of all tasks compete")
         if self.replay < 0:
             raise RivalsError(f"replay is {self.replay}, but must not be negative.")

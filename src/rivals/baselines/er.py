@@ -17,17 +17,18 @@ Deviations
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.memory.exemplar import Replay
 from rivals.baselines.rehearsal import Rehearsal, RehearsalSettings
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
-from rivals.learn.training_settings import one_of
 from rivals.nn.activations import Activations
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
@@ -35,20 +36,22 @@ from rivals.streams.augment import augment
 from rivals.streams.task import Batch
 
 
-@dataclass(frozen=True)
 class ERSettings(RehearsalSettings):
     """What is replayed, and which classes compete."""
 
-    norms: str = "shared"
+    norms: Literal["task", "shared"] = "shared"
     budget: int = 200
-    budget_in: str = "images"
-    replay: int = 0  # exemplars in a step; 0: as many as the batch has (La-MAML's ER: 1)
-    loss_over: str = "task"  # task: the classes of each example's task | seen: all classes so far
-    clip: float = 0.0  # largest norm of the gradient; 0: any (La-MAML's ER: 2)
+    budget_in: Literal["class", "images", "bytes"] = "images"
+    replay: int = Field(
+        0, description="exemplars in a step; 0: as many as the batch has (La-MAML's ER: 1)"
+    )
+    loss_over: Literal["task", "seen"] = Field(
+        "task", description="task: the classes of each example's task | seen: all classes so far"
+    )
+    clip: float = Field(0.0, description="largest norm of the gradient; 0: any (La-MAML's ER: 2)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "loss_over", ("task", "seen"))
+    def check(self) -> None:
+        super().check()
         if self.replay < 0:
             raise RivalsError(f"replay is {self.replay}, but must not be negative.")
         if not self.clip >= 0:

@@ -25,17 +25,17 @@ Where this differs from the official code:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor, nn
 
 from rivals.baselines.meta import Meta, MetaSettings, clipped
 from rivals.baselines.subspace import away_from, check_energy, collect, grow, thresholds, within
 from rivals.learn.method import methods
 from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tensors
-from rivals.learn.training_settings import one_of
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
@@ -43,7 +43,6 @@ from rivals.streams.task import Batch, Task
 STEEPNESS = 10.0  # of the sigmoid that makes λ
 
 
-@dataclass(frozen=True)
 class FSDGPMSettings(MetaSettings):
     """How far is tried, how much is protected, and how importance is learned."""
 
@@ -51,19 +50,23 @@ class FSDGPMSettings(MetaSettings):
     slices: int = 2
     clip: float = 2.0
     second_order: bool = False
-    variant: str = "sharpness"  # sharpness: try uphill | lookahead: downhill | dgpm: only for λ
-    perturbation: float = 0.05  # η₁, of the steps that are tried
-    importance: str = "ones"  # of directions: ones | learned
-    importance_start: float = 0.3  # r; λ = 0.95
-    importance_lr: float = 0.01  # η₂
-    energy: tuple[float, ...] = (0.99,)  # share of the inputs that a basis holds (ε), as in GPM
-    energy_step: float = 0.0005  # more of it with each task
-    samples: int = 300  # exemplars whose inputs are looked at
+    variant: Literal["sharpness", "lookahead", "dgpm"] = Field(
+        "sharpness", description="sharpness: try uphill | lookahead: downhill | dgpm: only for λ"
+    )
+    perturbation: float = Field(0.05, description="η₁, of the steps that are tried")
+    importance: Literal["learned", "ones"] = Field(
+        "ones", description="of directions: ones | learned"
+    )
+    importance_start: float = Field(0.3, description="r; λ = 0.95")
+    importance_lr: float = Field(0.01, description="η₂")
+    energy: tuple[float, ...] = Field(
+        (0.99,), description="share of the inputs that a basis holds (ε), as in GPM"
+    )
+    energy_step: float = Field(0.0005, description="more of it with each task")
+    samples: int = Field(300, description="exemplars whose inputs are looked at")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "variant", ("sharpness", "lookahead", "dgpm"))
-        one_of(self, "importance", ("learned", "ones"))
+    def check(self) -> None:
+        super().check()
         check_energy(self.energy)
         self.not_negative("perturbation", "importance_start", "importance_lr", "energy_step")
         self.at_least(1, "samples")

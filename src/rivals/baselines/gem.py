@@ -19,11 +19,10 @@ Deviations
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 from torch import Tensor
@@ -37,18 +36,21 @@ RIDGE = 1e-3  # ε
 BLOCK = 1 << 18  # columns of G that are held in float64 at a time
 
 
-@dataclass(frozen=True)
 class GEMSettings(RehearsalSettings):
     """How far the past may be contradicted."""
 
     lr: float = 0.1
-    momentum: float = 0.0  # with it, a step is no longer the projected gradient
+    momentum: float = Field(0.0, description="with it, a step is no longer the projected gradient")
     budget: int = 25
-    margin: float = 0.5  # γ, "memory strength": what a violated constraint is pushed beyond
-    clip: float = 0.0  # largest norm of each gradient; 0: any (La-MAML's GEM: 5 or 2)
+    margin: float = Field(
+        0.5, description="γ, 'memory strength': what a violated constraint is pushed beyond"
+    )
+    clip: float = Field(
+        0.0, description="largest norm of each gradient; 0: any (La-MAML's GEM: 5 or 2)"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         for name in ("margin", "clip"):
             if not getattr(self, name) >= 0:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must not be negative.")

@@ -19,35 +19,37 @@ Where this differs from the official code:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.sharing import Sharing, SharingSettings
-from rivals.baselines.subspace import RULES, away_from, check_energy, collect, grow, thresholds
+from rivals.baselines.subspace import away_from, check_energy, collect, grow, thresholds
 from rivals.learn.method import methods
 from rivals.learn.state import State, StatePart
-from rivals.learn.training_settings import one_of
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
 
 
-@dataclass(frozen=True)
 class GPMSettings(SharingSettings):
     """How much of the inputs is protected."""
 
-    energy: tuple[float, ...] = (0.97,)  # share that a basis holds (ε): of every layer, or of each
-    energy_step: float = 0.003  # more of it with each task
-    energy_rule: str = "reach"  # reach: at least that share | below: official, in the first task
-    samples: int = 125  # training images whose inputs are looked at
+    energy: tuple[float, ...] = Field(
+        (0.97,), description="share that a basis holds (ε): of every layer, or of each"
+    )
+    energy_step: float = Field(0.003, description="more of it with each task")
+    energy_rule: Literal["reach", "below"] = Field(
+        "reach", description="reach: at least that share | below: official, in the first task"
+    )
+    samples: int = Field(125, description="training images whose inputs are looked at")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         check_energy(self.energy)
         self.not_negative("energy_step")
-        one_of(self, "energy_rule", RULES)
         self.at_least(1, "samples")
 
 

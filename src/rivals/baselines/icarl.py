@@ -25,11 +25,12 @@ Deviations
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor, fx, nn
 
 from rivals.baselines.memory.features import BATCH, compute
@@ -37,7 +38,6 @@ from rivals.baselines.rehearsal import Rehearsal, RehearsalSettings
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
 from rivals.learn.state import State, StatePart
-from rivals.learn.training_settings import one_of
 from rivals.nn.activations import Activations
 from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.network_plan import NetworkPlan
@@ -47,21 +47,21 @@ from rivals.streams.task import Batch, Task
 NEVER = -1e4  # the score of a class without images
 
 
-@dataclass(frozen=True)
 class ICaRLSettings(RehearsalSettings):
     """How much is kept, and what is descended."""
 
-    norms: str = "shared"
+    norms: Literal["task", "shared"] = "shared"
     lr: float = 0.02
     weight_decay: float = 1e-5
     budget: int = 2000
-    budget_in: str = "images"
-    objective: str = "bce"  # bce: sigmoid outputs, as the original | ce: softmax and distillation
-    soften: float = 2.0  # temperature of the distillation of `ce`
+    budget_in: Literal["class", "images", "bytes"] = "images"
+    objective: Literal["bce", "ce"] = Field(
+        "bce", description="bce: sigmoid outputs, as the original | ce: softmax and distillation"
+    )
+    soften: float = Field(2.0, description="temperature of the distillation of `ce`")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "objective", ("bce", "ce"))
+    def check(self) -> None:
+        super().check()
         if not self.soften > 0:
             raise RivalsError(f"soften is {self.soften}, but must be a positive number.")
         self.need_shared_norms("the classes of all tasks compete")
@@ -103,7 +103,7 @@ class ICaRL(Rehearsal):
         scores = network(images, batch.task, heads=list(self.known))  # (n, classes seen)
         old = torch.empty(len(labels), 0)
         if self.teacher is not None:
-            tasks = list(self.teacher.heads.tasks)
+            tasks = list(self.teacher.heads)
             with torch.no_grad():
                 old = self.teacher.learning(False)(images, tasks[0], heads=tasks)
         if self.settings.objective == "ce":

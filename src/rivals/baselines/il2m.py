@@ -20,18 +20,18 @@ Deviations
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.memory.features import BATCH
 from rivals.baselines.rehearsal import Rehearsal, RehearsalSettings
 from rivals.learn.method import methods
 from rivals.learn.state import State, StatePart
-from rivals.learn.training_settings import one_of
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Examples, Task
@@ -39,23 +39,24 @@ from rivals.streams.task import Batch, Examples, Task
 LEAST = 1e-8  # that a mean is divided by
 
 
-@dataclass(frozen=True)
 class IL2MSettings(RehearsalSettings):
     """What is kept, and how scores are put right."""
 
-    norms: str = "shared"
+    norms: Literal["task", "shared"] = "shared"
     lr: float = 0.1
     weight_decay: float = 1e-4
     budget: int = 20
-    choice: str = "herding"  # of exemplars: herding | random
-    score: str = "softmax"  # softmax | logit, as in the released pipeline
-    rectify: bool = True  # false: plain fine-tuning with exemplars
-    falling_lr: bool = True  # lr divided by the number of the task
+    choice: Literal["herding", "random"] = Field(
+        "herding", description="of exemplars: herding | random"
+    )
+    score: Literal["softmax", "logit"] = Field(
+        "softmax", description="softmax | logit, as in the released pipeline"
+    )
+    rectify: bool = Field(True, description="false: plain fine-tuning with exemplars")
+    falling_lr: bool = Field(True, description="lr divided by the number of the task")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "choice", ("herding", "random"))
-        one_of(self, "score", ("softmax", "logit"))
+    def check(self) -> None:
+        super().check()
         self.need_shared_norms("the classes of all tasks compete")
 
 

@@ -19,34 +19,34 @@ Where this differs from the official code:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.meta import Meta, MetaSettings, clipped
 from rivals.learn.method import methods
 from rivals.learn.state import State, StatePart
-from rivals.learn.training_settings import one_of
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.task import Batch
 
 
-@dataclass(frozen=True)
 class LaMAMLSettings(MetaSettings):
     """Step sizes and what becomes of them."""
 
-    step_size: float = 0.1  # α at the start
-    step_size_lr: float = 0.25  # η
-    positive: bool = False  # try steps with max(α, 0) too, as official on MNIST
-    variant: str = "lamaml"  # lamaml | sync | cmaml
+    step_size: float = Field(0.1, description="α at the start")
+    step_size_lr: float = Field(0.25, description="η")
+    positive: bool = Field(False, description="try steps with max(α, 0) too, as official on MNIST")
+    variant: Literal["lamaml", "sync", "cmaml"] = Field(
+        "lamaml", description="lamaml | sync | cmaml"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         self.not_negative("step_size", "step_size_lr")
-        one_of(self, "variant", ("lamaml", "sync", "cmaml"))
 
 
 @methods.register("lamaml")

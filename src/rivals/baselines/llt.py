@@ -46,6 +46,7 @@ from rivals.learn.state import State, StatePart
 from rivals.nn.builders import DenseBuilder
 from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
 
@@ -77,10 +78,12 @@ class LLT(ByDensity, Rehearsal):
         self.balanced: list[Replay] = []  # for the main heads
         self.rows = torch.empty(0, dtype=torch.int64)  # of `held`
 
-    def twin(self, seed: Seed) -> DenseNetwork:
+    def fresh(self, seed: Seed, tasks: TaskTable | None = None) -> DenseNetwork:
         s, plan = self.settings, self.plan.settings
-        kind = DenseBuilder(plan.units, s.twin == "native", plan.unit, plan.norm)
-        return TwoHeaded(self.plan.body(kind), self.plan.input_shape, seed)
+        kind = DenseBuilder(plan.units, s.width, plan.activation, plan.norm)
+        body = self.plan.body(kind)
+        network = TwoHeaded(body, self.plan.input_shape, seed, tasks)
+        return network.to(self.device)
 
     # Rounds of pruning -------------------------------------------------------------------------
 

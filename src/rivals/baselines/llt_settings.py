@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from rivals.baselines.rehearsal import RehearsalSettings
 from rivals.errors import RivalsError
-from rivals.learn.training_settings import one_of
 from rivals.streams.data.catalogue import CATALOGUE
 
 DATASETS = tuple(data.name for data in CATALOGUE)
 
 
-@dataclass(frozen=True)
 class LLTSettings(RehearsalSettings):
     """How the network is pruned, and what it is held by."""
 
-    twin: str = "dense"
-    norms: str = "shared"
+    width: Literal["ticket", "dense"] = "dense"
+    norms: Literal["task", "shared"] = "shared"
     weight_decay: float = 5e-4
     budget: int = 100
-    prune: str = "top-down"  # top-down | none: a dense network
-    rounds: tuple[int, ...] = (1, 1, 2, 3, 5)  # of pruning, after the first task and so on
-    prune_share: float = 0.2  # of the weights left, in a round
-    retrain: float = 0.3  # epochs after a pruning, a share of epochs
-    retrain_lr: float = 0.01  # in them, a share of lr
-    rewind: str = "initial"  # where a task starts: initial values | none: where the last one ended
+    prune: Literal["top-down", "none"] = Field(
+        "top-down", description="top-down | none: a dense network"
+    )
+    rounds: tuple[int, ...] = Field(
+        (1, 1, 2, 3, 5), description="of pruning, after the first task and so on"
+    )
+    prune_share: float = Field(0.2, description="of the weights left, in a round")
+    retrain: float = Field(0.3, description="epochs after a pruning, a share of epochs")
+    retrain_lr: float = Field(0.01, description="in them, a share of lr")
+    rewind: Literal["initial", "none"] = Field(
+        "initial",
+        description="where a task starts: initial values | none: where the last one ended",
+    )
     distil: bool = True
-    pool: str = "none"  # none: exemplars and present images | a data set | a folder of pictures
-    neighbours: int = 50  # pictures of the pool for each exemplar
-    unlabelled: int = 5000  # pictures to distil on, at most
+    pool: str = Field(
+        "none", description="none: exemplars and present images | a data set | a folder of pictures"
+    )
+    neighbours: int = Field(50, description="pictures of the pool for each exemplar")
+    unlabelled: int = Field(5000, description="pictures to distil on, at most")
     temperature: float = 2.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "prune", ("top-down", "none"))
-        one_of(self, "rewind", ("initial", "none"))
+    def check(self) -> None:
+        super().check()
         self.need_shared_norms("the classes of all tasks compete")
         if not self.rounds or min(self.rounds) < 1:
             raise RivalsError(f"rounds are {self.rounds}, but must be at least 1 each.")

@@ -10,12 +10,14 @@ that were tried. A batch joins the memory after its step, in the first epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor
 from torch.func import functional_call
 
@@ -25,31 +27,32 @@ from rivals.baselines.memory.exemplars import ExemplarMemory
 from rivals.baselines.remembering import Remembering
 from rivals.baselines.sharing import Sharing, SharingSettings, on_copies
 from rivals.learn.method import StepResult
-from rivals.learn.training_settings import one_of
-from rivals.nn.dense_layers import DenseLayer
 from rivals.nn.dense_network import DenseNetwork
-from rivals.nn.head import Head
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
 
 
-@dataclass(frozen=True)
 class MetaSettings(SharingSettings):
     """How often and how finely a batch is looked at, and what is replayed beside it."""
 
-    batch: int = 10
-    memory: int = 200  # images kept in all: a uniform sample of those seen
-    replay: int = 10  # of them beside each batch
-    replay_from: str = "all"  # all: of every task | past: not of the present one
-    slices: int = 5  # of a batch, each for one step that is tried
-    glances: int = 1  # updates in a row on the same batch
-    clip: float = 1.0  # norm of what is learned from; largest entry of a gradient that is tried
-    second_order: bool = True  # learn through the gradients of the steps that are tried
+    batch_size: int = 10
+    memory: int = Field(200, description="images kept in all: a uniform sample of those seen")
+    replay: int = Field(10, description="of them beside each batch")
+    replay_from: Literal["all", "past"] = Field(
+        "all", description="all: of every task | past: not of the present one"
+    )
+    slices: int = Field(5, description="of a batch, each for one step that is tried")
+    glances: int = Field(1, description="updates in a row on the same batch")
+    clip: float = Field(
+        1.0, description="norm of what is learned from; largest entry of a gradient that is tried"
+    )
+    second_order: bool = Field(
+        True, description="learn through the gradients of the steps that are tried"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "replay_from", ("all", "past"))
+    def check(self) -> None:
+        super().check()
         self.at_least(1, "memory", "replay", "slices", "glances")
         self.not_negative("clip")
 
@@ -66,7 +69,7 @@ class Meta(Remembering, Sharing):
         self.memory = ExemplarMemory(budget, "reservoir", seed.child("memory"))
         self.replays: list[list[Batch]] = []  # of the next step, glance by glance
         self.names: dict[int, str] = {}  # of all that is trained, by the identity of a tensor
-        self.paths: list[str] = []  # of the shared weights, as torch names them
+        self.paths: list[str] = []  # of the weights of the present task, as torch names them
 
     def begin_task(self, task: Task) -> None:
         self.memory.begin(task)
@@ -75,9 +78,9 @@ class Meta(Remembering, Sharing):
     def prepare(self) -> None:
         self.share()  # first: names are of what is shared
         network = self.network(self.current)
-        self.paths = paths(network)
+        self.paths = paths(network, self.weights(self.current))
         self.names = {id(w): f"layer{i}" for i, w in enumerate(network.shared_parameters())}
-        for task in network.heads.tasks:
+        for task in network.heads:
             for part_name, part in network.own(task).items():
                 for number, tensor in enumerate(part.parameters()):
                     self.names.setdefault(id(tensor), f"{task}/{part_name}.{number}")
@@ -91,7 +94,7 @@ class Meta(Remembering, Sharing):
 
     def trained(self) -> list[Tensor]:
         """Old tasks too: what is replayed is learned from."""
-        return self.weights(*self.network(self.current).heads.tasks)
+        return self.weights(*self.network(self.current).heads)
 
     # A step ------------------------------------------------------------------------------------
 
@@ -137,10 +140,9 @@ class Meta(Remembering, Sharing):
         """
         network = self.network(batch.task)
         network.learning(learning)
-        shared = len(self.paths)
-        weights = dict(zip(self.paths, values[:shared], strict=True))
+        weights = dict(zip(self.paths, values, strict=True))
         statistics = on_copies(network, batch.task, keep) if learning else nullcontext()
-        with standing_in(network, self.current, values[shared:]), statistics:
+        with statistics:
             scores: Tensor = functional_call(network, weights, (batch.images, batch.task))
         return scores
 
@@ -156,30 +158,12 @@ class Meta(Remembering, Sharing):
         return total / sum(len(b.labels) for b in (batch, *replayed)), scores.detach()
 
 
-def paths(network: DenseNetwork) -> list[str]:
-    """The names of `network.shared_parameters()` as torch has them."""
-    modules = network.named_modules()
-    return [f"{name}.weight" for name, module in modules if isinstance(module, DenseLayer)]
-
-
-@contextmanager
-def standing_in(network: DenseNetwork, task: str, values: Sequence[Tensor]) -> Iterator[None]:
-    """Let `values` stand in for the norms and the head of `task`, which are no modules."""
-    parts = list(network.own(task).values())
-
-    def place(tensors: Sequence[Tensor]) -> None:
-        for part, first, second in zip(parts, tensors[::2], tensors[1::2], strict=True):
-            if isinstance(part, Head):
-                part.weight, part.bias = first, second
-            else:
-                part.rows = [first, second, part.mean, part.var]
-
-    before = network.task_parameters(task)
-    place(values)
-    try:
-        yield
-    finally:
-        place(before)
+def paths(network: DenseNetwork, tensors: Sequence[Tensor]) -> list[str]:
+    """The names of parameters as torch has them; of one that several tasks share, the first."""
+    names: dict[int, str] = {}
+    for name, parameter in network.named_parameters():
+        names.setdefault(id(parameter), name)
+    return [names[id(tensor)] for tensor in tensors]
 
 
 def cut(batch: Batch, slices: int, seed: Seed) -> list[Batch]:

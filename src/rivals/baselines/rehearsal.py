@@ -8,9 +8,10 @@ batches mix tasks and labels count over all classes seen, task after task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.controls import DenseSettings, Finetune
@@ -18,7 +19,6 @@ from rivals.baselines.memory.exemplar_budget import Budget
 from rivals.baselines.memory.exemplars import ExemplarMemory
 from rivals.baselines.remembering import Remembering
 from rivals.errors import RivalsError
-from rivals.learn.training_settings import one_of
 from rivals.naming.task_record import Prediction
 from rivals.nn.activations import Activations
 from rivals.nn.network_plan import NetworkPlan
@@ -28,22 +28,24 @@ from rivals.streams.task import Batch, Examples, Preprocessing, Task
 PIXELS = Preprocessing(scale=1.0, mean=(0.0,), std=(1.0,))  # leaves pixels as they are
 
 
-@dataclass(frozen=True)
 class RehearsalSettings(DenseSettings):
     """How much is kept of the past."""
 
-    twin: str = "dense"  # these methods were made for networks of full width
-    budget: int = 10  # of the memory, in
-    budget_in: str = "class"  # class: images of each class | images: in all | bytes
+    width: Literal["ticket", "dense"] = Field(
+        "dense", description="these methods were made for networks of full width"
+    )
+    budget: int = Field(10, description="of the memory, in")
+    budget_in: Literal["class", "images", "bytes"] = Field(
+        "class", description="class: images of each class | images: in all | bytes"
+    )
 
     @property
     def kept(self) -> Budget:
         names = {"class": "per_class", "images": "total", "bytes": "bytes"}
         return Budget(**{names[self.budget_in]: self.budget})
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "budget_in", ("class", "images", "bytes"))
+    def check(self) -> None:
+        super().check()
         if self.budget < 1:
             raise RivalsError(f"budget is {self.budget}, but must be at least 1.")
 
@@ -113,7 +115,8 @@ class Rehearsal(Remembering, Finetune):
 
     def class_scores(self, flow: Activations, task: str) -> Tensor:
         """Scores of the task's classes that are comparable with those of other tasks."""
-        return self.network(task).heads[task](flow)
+        scores: Tensor = self.network(task).heads[task](flow)
+        return scores
 
     def seen_scores(self, images: Tensor, tasks: Sequence[str]) -> Tensor:
         """Scores of all classes of `tasks` for raw images, (n, classes), at inference.
@@ -151,4 +154,4 @@ class Rehearsal(Remembering, Finetune):
         if not self.incremental:
             super().keep(task)
             return
-        self.known[task.name] = replace(self.known[task.name], kept={})
+        self.known[task.name] = self.known[task.name].with_kept({})

@@ -11,6 +11,7 @@ scores. Once a task is learned its mask is kept, one bit a weight, and scores no
 from __future__ import annotations
 
 import math
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from rivals.baselines.masks import pack, top_share, unpack
 from rivals.nn.activations import Activations
 from rivals.nn.dense_layers import DenseConv2d, DenseLayer, DenseLinear
 from rivals.nn.selection import Selection
+from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 
 
@@ -49,11 +51,16 @@ class ScoredLayer(DenseLayer):
     """A dense layer that a task sees through its mask."""
 
     scores: nn.Parameter
+    masks: MutableMapping[str, Tensor]  # of tasks that are learned, as bytes
 
     def __init__(self, *sizes: int, density: float, soft: bool = False, **options: Any) -> None:
         super().__init__(*sizes, **options)
         self.density, self.soft = density, soft
-        self.masks: dict[str, Tensor] = {}  # of tasks that are learned, as bytes
+        self.attach(TaskTable(), 0)
+
+    def attach(self, table: TaskTable, number: int) -> None:
+        super().attach(table, number)
+        self.masks = table.column(f"mask{number}")
 
     def wire(self, flow: Activations) -> None:
         super().wire(flow)

@@ -14,17 +14,18 @@ from rivals.nn.blocks import RivalBlocks
 from rivals.nn.builders import DenseBuilder
 from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 
 
 class Scored(DenseBuilder):
     """Layers of a weight and scores. Widths must suit the blocks of the network they stand for."""
 
-    def __init__(self, plan: NetworkPlan, native: bool, density: float, soft: bool) -> None:
+    def __init__(self, plan: NetworkPlan, width: str, density: float, soft: bool) -> None:
         s = plan.settings
-        super().__init__(s.units, native, s.unit, s.norm)
+        super().__init__(s.units, width, s.activation, s.norm)
         self.options: dict[str, Any] = {
-            "unit": s.unit,
+            "activation": s.activation,
             "norm": s.norm,
             "density": density,
             "soft": soft,
@@ -46,10 +47,12 @@ class ScoredNetwork(DenseNetwork):
 
     @classmethod
     def of(
-        cls, plan: NetworkPlan, seed: Seed, native: bool, density: float, soft: bool = False
-    ) -> ScoredNetwork:
-        """The twin of the network that `plan` describes."""
-        return cls(plan.body(Scored(plan, native, density, soft)), plan.input_shape, seed)
+        cls, plan: NetworkPlan, seed: Seed, width: str, density: float, soft: bool,
+        tasks: TaskTable | None = None,
+    ) -> ScoredNetwork:  # fmt: skip
+        """The network that `plan` describes, with a score for every weight."""
+        body = plan.body(Scored(plan, width, density, soft))
+        return cls(body, plan.input_shape, seed, tasks).to(plan.device)
 
     def layers(self) -> list[ScoredLayer]:  # type: ignore[override]
         return [module for module in self.body.modules() if isinstance(module, ScoredLayer)]

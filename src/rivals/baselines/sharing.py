@@ -6,36 +6,37 @@ GPM, La-MAML and FS-DGPM the whole network, head included, on permuted MNIST.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.controls import DenseSettings, Finetune
 from rivals.errors import RivalsError
 from rivals.learn.state import State
-from rivals.learn.training_settings import one_of
 from rivals.nn.dense_network import DenseNetwork
 
 Kind = TypeVar("Kind")
 
 
-@dataclass(frozen=True)
 class SharingSettings(DenseSettings):
     """The parity switches."""
 
-    twin: str = "dense"
-    own: str = "norm+head"  # what a task has of its own: norm+head | head | nothing
-    statistics: str = "running"  # of the norm at test time: running | batch, of the test images
-    schedule: str = "linear"  # of lr over a task: linear, to 0 | constant
+    width: Literal["ticket", "dense"] = "dense"
+    own: Literal["norm+head", "head", "nothing"] = Field(
+        "norm+head", description="what a task has of its own: norm+head | head | nothing"
+    )
+    statistics: Literal["running", "batch"] = Field(
+        "running", description="of the norm at test time: running | batch, of the test images"
+    )
+    schedule: Literal["linear", "constant"] = Field(
+        "linear", description="of lr over a task: linear, to 0 | constant"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "own", ("norm+head", "head", "nothing"))
-        one_of(self, "statistics", ("running", "batch"))
-        one_of(self, "schedule", ("linear", "constant"))
+    def check(self) -> None:
+        super().check()
 
     def at_least(self, low: int, *names: str) -> None:
         """Refuse counts below `low`."""
@@ -71,7 +72,7 @@ class Sharing(Finetune):
             for layer in network.layers():
                 _all_the_first(layer.norm.tasks)
             if self.settings.own == "nothing":
-                heads = network.heads.tasks
+                heads = network.heads
                 if len({len(head.bias) for head in heads.values()}) > 1:
                     raise RivalsError(
                         "The tasks differ in their number of classes, so they cannot share a "
@@ -119,17 +120,17 @@ def on_copies(network: DenseNetwork, task: str, keep: bool = False) -> Iterator[
     may refer to the statistics it saw, finds them as they were.
     """
     states = [layer.norm.state(task) for layer in network.layers()]
-    before = [(state.rows, state.batches) for state in states]
+    before = [(state.mean, state.var, state.batches) for state in states]
     for state in states:
-        state.rows = [state.scale, state.shift, state.mean.clone(), state.var.clone()]
+        state.mean, state.var = state.mean.clone(), state.var.clone()
     try:
         yield
     finally:
-        for state, (rows, batches) in zip(states, before, strict=True):
+        for state, (mean, var, batches) in zip(states, before, strict=True):
             if not keep:
-                state.rows, state.batches = rows, batches
+                state.mean, state.var, state.batches = mean, var, batches
 
 
-def _all_the_first(by_task: dict[str, Kind]) -> None:
+def _all_the_first(by_task: MutableMapping[str, Kind]) -> None:
     first = next(iter(by_task.values()))
     by_task.update(dict.fromkeys(by_task, first))

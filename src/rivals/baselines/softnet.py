@@ -20,39 +20,43 @@ Deviations from the official code
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.scored_layers import RandomMinorWeights
 from rivals.baselines.wsn import WSN, WSNSettings
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
-from rivals.learn.training_settings import one_of
 from rivals.streams.task import Batch, Task
 
 BATCH = 256  # images at a time, for prototypes
 SHARPNESS = 16.0  # of prototypes: cosines are multiplied by it, so that softmax can tell them apart
 
 
-@dataclass(frozen=True)
 class SoftNetSettings(WSNSettings):
     """How many weights are major, and what minor ones may do after the first task."""
 
     density: float = 0.8
-    optimiser: str = "sgd"
+    optimizer: Literal["adam", "sgd"] = "sgd"
     weight_decay: float = 5e-4
-    minor_step: float = 1.0  # step of shared weights after the first task, a share of lr
-    minor_layers: int = 0  # only the last so many layers learn after the first task; 0: all
-    classify: str = "head"  # head | prototypes: by the cosine to the mean feature of each class
+    minor_step: float = Field(
+        1.0, description="step of shared weights after the first task, a share of lr"
+    )
+    minor_layers: int = Field(
+        0, description="only the last so many layers learn after the first task; 0: all"
+    )
+    classify: Literal["head", "prototypes"] = Field(
+        "head", description="head | prototypes: by the cosine to the mean feature of each class"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "classify", ("head", "prototypes"))
+    def check(self) -> None:
+        super().check()
         if not 0 <= self.minor_step <= 1:
             raise RivalsError(f"minor_step is {self.minor_step}, but is a share from 0 to 1.")
-        if self.minor_step < 1 and self.optimiser == "adam":
+        if self.minor_step < 1 and self.optimizer == "adam":
             raise RivalsError(
                 f"minor_step is {self.minor_step}, but Adam's steps do not follow the size of "
                 "gradients; use optimiser=sgd, or minor_step=1."

@@ -24,10 +24,12 @@ Deviations from the official code
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor, nn
 
 from rivals.baselines.curation import Curation
@@ -44,19 +46,18 @@ from rivals.streams.batching import epoch
 from rivals.streams.task import Batch, Task
 
 
-@dataclass(frozen=True)
 class SparCLSettings(DERSettings):
     """How sparse, and how it changes."""
 
-    loss_over: str = "task"
-    sparsity: float = 0.75  # s, of the weights
-    gradient_sparsity: float = 0.8  # s_g, at least s
-    slack: float = 0.01  # by which masks are pruned further and grown again
-    refresh: int = 30  # steps for which a gradient mask serves
-    remove: float = 0.3  # of a task's examples, in four parts
+    loss_over: Literal["seen", "task"] = "task"
+    sparsity: float = Field(0.75, description="s, of the weights")
+    gradient_sparsity: float = Field(0.8, description="s_g, at least s")
+    slack: float = Field(0.01, description="by which masks are pruned further and grown again")
+    refresh: int = Field(30, description="steps for which a gradient mask serves")
+    remove: float = Field(0.3, description="of a task's examples, in four parts")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         for name in ("sparsity", "gradient_sparsity", "slack", "remove"):
             if not 0 <= getattr(self, name) < 1:
                 raise RivalsError(

@@ -26,7 +26,7 @@ def layer_flops(network: DenseNetwork) -> list[float]:
 
     layers = network.layers()
     hooks = [layer.register_forward_hook(note) for layer in layers]
-    task = next(iter(network.heads.tasks))
+    task = next(iter(network.heads))
     network.learning(False).flow(torch.zeros(1, *network.input_shape), task)
     for hook in hooks:
         hook.remove()
@@ -35,7 +35,7 @@ def layer_flops(network: DenseNetwork) -> list[float]:
 
 def head_flops(network: DenseNetwork) -> float:
     """Of the forward pass of all heads, which are never sparse."""
-    return 2.0 * network.features * sum(len(head.bias) for head in network.heads.tasks.values())
+    return 2.0 * network.features * sum(len(head.bias) for head in network.heads.values())
 
 
 def step_share(

@@ -21,10 +21,10 @@ Deviations from the official code
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.controls import DenseSettings, Finetune
@@ -33,26 +33,27 @@ from rivals.baselines.sharing import on_copies
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
 from rivals.learn.state import State, StatePart
-from rivals.learn.training_settings import one_of
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
 
 
-@dataclass(frozen=True)
 class WSNSettings(DenseSettings):
     """How many weights a task reads, and how they are found."""
 
-    twin: str = "dense"
-    density: float = 0.5  # c, of every layer; the head is always whole
-    optimiser: str = "adam"  # adam | sgd, of weights, scores, norm and head alike
-    adam_step: float = 0.02  # Adam's step as a share of lr
-    statistics: str = "running"  # of norms at test time: running | batch, of the test images
+    width: Literal["ticket", "dense"] = "dense"
+    density: float = Field(0.5, description="c, of every layer; the head is always whole")
+    optimizer: Literal["adam", "sgd"] = Field(
+        "adam", description="adam | sgd, of weights, scores, norm and head alike"
+    )
+    adam_step: float = Field(0.02, description="Adam's step as a share of lr")
+    statistics: Literal["running", "batch"] = Field(
+        "running", description="of norms at test time: running | batch, of the test images"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "optimiser", ("adam", "sgd"))
-        one_of(self, "statistics", ("running", "batch"))
+    def check(self) -> None:
+        super().check()
         if self.norms != "task":
             raise RivalsError(f"norms is '{self.norms}', but nothing protects them here; use task.")
         if not 0 < self.density <= 1:
@@ -73,9 +74,9 @@ class WSN(Finetune):
         self.frozen: list[Tensor] = []  # weights that earlier tasks use, layer by layer
         super().__init__(plan, settings, seed)
 
-    def build(self, task: str) -> ScoredNetwork:
+    def build(self, task: str, tasks: TaskTable | None = None) -> ScoredNetwork:
         s, seed = self.settings, self.seed.child("network")
-        return ScoredNetwork.of(self.plan, seed, s.twin == "native", s.density, self.soft)
+        return ScoredNetwork.of(self.plan, seed, s.width, s.density, self.soft, tasks)
 
     def scored(self) -> ScoredNetwork:
         network = self.network("shared")
@@ -89,7 +90,7 @@ class WSN(Finetune):
     def prepare(self) -> None:
         s = self.settings
         self.frozen = self.scored().used()
-        if s.optimiser == "adam":
+        if s.optimizer == "adam":
             self.optimiser = torch.optim.Adam(self.trained(), lr=s.lr, fused=True)
         else:
             self.optimiser = torch.optim.SGD(self.trained(), lr=s.lr, momentum=s.momentum)
@@ -103,7 +104,7 @@ class WSN(Finetune):
             weight.grad.masked_fill_(frozen, 0)
 
     def rate(self) -> float:
-        share = self.settings.adam_step if self.settings.optimiser == "adam" else 1.0
+        share = self.settings.adam_step if self.settings.optimizer == "adam" else 1.0
         return share * super().rate()
 
     def end_task(self, task: Task) -> None:

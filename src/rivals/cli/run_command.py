@@ -35,7 +35,7 @@ def run(
     import os
 
     from rivals.cli.screen import Screen
-    from rivals.experiment.loop import Interrupted
+    from rivals.errors import Interrupted
     from rivals.experiment.run_settings import parse_overrides, resolve
     from rivals.experiment.start import prepare
 
@@ -49,7 +49,7 @@ def run(
     folder = out or Path("runs") / f"{benchmark}-{method}-{preset}-{seed}"
     screen = Screen(quiet=as_json)
     stop = StopSign()
-    job = prepare(settings, folder, resume, screen, stop.seen, save_every)
+    job = prepare(settings, folder, resume, (screen,), stop.seen, save_every)
     try:
         with screen.opened(job), stop:
             results = job.go()

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from rivals.experiment.loop import Run
-    from rivals.experiment.results import Results
-    from rivals.learn.method import Method, StepResult
+from rivals.experiment.loop import Run, RunCallback
+from rivals.learn.method import StepResult
+from rivals.learn.trainer import Trainer
 
 WIDEST_MATRIX = 10  # tasks; a longer stream is shown as two columns
 
 
-class Screen:
-    """A watcher that shows progress where there is a terminal."""
+class Screen(RunCallback):
+    """Shows progress where there is a terminal."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, markup=False, emoji=False)
@@ -47,7 +46,8 @@ class Screen:
         with Progress(*columns, console=self.console, transient=True) as self.progress:
             yield
 
-    def begins(self, task: str, method: Method) -> None:
+    def on_task_begin(self, trainer: Trainer) -> None:
+        task, method = trainer.task.name, trainer.method
         self.right = self.seen = 0
         if self.progress is None:
             return
@@ -57,7 +57,8 @@ class Screen:
         text = f"task {number}/{self.length} {task}"
         self.bar = self.progress.add_task(text, total=None, numbers="")
 
-    def steps(self, step: StepResult, method: Method) -> None:
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        step, method = result, trainer.method
         if self.progress is None or self.bar is None:
             return
         self.right, self.seen = self.right + step.correct, self.seen + step.seen
@@ -69,8 +70,9 @@ class Screen:
         numbers = f"loss {step.loss:.3f}  accuracy {100 * self.right / self.seen:.1f} %  {heat}"
         self.progress.update(self.bar, completed=at.step, total=at.steps, numbers=numbers)
 
-    def ends(self, results: Results) -> None:
+    def on_results(self, run: Run) -> None:
         """One line after each task: what it reached and what it keeps."""
+        results = run.results
         if not self.lively:
             return
         task, kept = results.content["tasks"][-1], results.content["summary"]["retained"]
@@ -133,7 +135,7 @@ def summary_table(content: dict[str, Any]) -> Table:
         ("weights kept, nominal", f"{kept['nominal']:.1f} %"),
         ("weights kept, effective", f"{kept['effective']:.1f} % ({kept['weights']:,.0f} a task)"),
         ("training FLOPs", f"{summary['flops']:.2e}"),
-        ("bytes to go on", f"{sum(summary['bytes'].values()):,}"),
+        ("bytes needed to continue", f"{sum(summary['bytes'].values()):,}"),
     ]
     for line in lines:
         table.add_row(*line)

@@ -73,7 +73,7 @@ class Whole:
                 {"task": task, "classes": list(each.classes)}
                 for task, each in zip(self.tasks, known, strict=True)
             ],
-            "rule": self.method.settings.infer,
+            "rule": self.method.settings.naming.rule,
             "input_shape": list(self.input_shape),
             "preprocessing": {"scale": scales.pop(), "mean": [], "std": []},
             "raw_input": True,

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from rivals.errors import RivalsError
+from rivals.errors import Interrupted, RivalsError
 from rivals.experiment.checkpoint import Checkpoint, CheckpointFolder
 from rivals.experiment.measurements import Measured
 from rivals.experiment.results import Results
 from rivals.experiment.run_folder import RunFolder
+from rivals.learn.callbacks import Callback
 from rivals.learn.method import Method, StepResult
+from rivals.learn.trainer import Trainer
 from rivals.seeds import Seed
 from rivals.streams.stream import Stream, StreamItem
 from rivals.tickets.ticket import Ticket
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """The run was asked to stop; its state is saved."""
+class RunCallback(Callback):
+    """A callback that is also told the results after each task, e.g. to show them."""
 
-
-class Watcher(Protocol):
-    """Whoever looks on: a progress bar, or nobody."""
-
-    def begins(self, task: str, method: Method) -> None: ...
-    def steps(self, step: StepResult, method: Method) -> None: ...
-    def ends(self, results: Results) -> None: ...
+    def on_results(self, run: Run) -> None: ...
 
 
 @dataclass
@@ -39,7 +34,7 @@ class Run:
     folder: RunFolder
     results: Results
     seed: Seed
-    watcher: Watcher
+    callbacks: Sequence[RunCallback] = ()
     measured: Measured = field(default_factory=Measured)
     save_every: float = 30.0  # seconds between two checkpoints inside a task
     asked_to_stop: Callable[[], bool] = lambda: False
@@ -55,43 +50,29 @@ class Run:
 
     def tasks(self) -> Results:
         """Learn, evaluate and record every task."""
-        lessons = [self.stream.lesson(index) for index in range(self.done)]
+        items = [self.stream.lesson(index) for index in range(self.done)]
         for index in range(self.done, self.stream.length):
-            lesson = self.stream.lesson(index)
-            lessons.append(lesson)
-            self.learn(lesson)
-            self.results.add(self.method, lessons, self.stream, self.seed)
+            item = self.stream.lesson(index)
+            items.append(item)
+            self.learn(item)
+            self.results.add(self.method, items, self.stream, self.seed)
             self.done = index + 1
             self.write_tickets()
             self.save()
             self.results.write(self.folder.results)
-            self.watcher.ends(self.results)
+            for callback in self.callbacks:
+                callback.on_results(self)
             if self.asked_to_stop() and self.done < self.stream.length:
                 raise Interrupted
         return self.results
 
-    def learn(self, lesson: StreamItem) -> None:
+    def learn(self, item: StreamItem) -> None:
         """One task, from its beginning or from the step at which it was interrupted."""
-        self.watcher.begins(lesson.task.name, self.method)
-        if not self.resuming:
-            self.method.start(lesson.task)
-        self.resuming = False
-        self.measured.begin(lesson.task.name)
-        saved = time.monotonic()
-
-        def watch(step: StepResult) -> None:
-            nonlocal saved
-            self.watcher.steps(step, self.method)
-            stop = self.asked_to_stop()
-            if stop or time.monotonic() - saved >= self.save_every:
-                self.save()
-                saved = time.monotonic()
-            if stop:
-                raise Interrupted
-
-        self.method.learn(lesson.task, watch)
-        self.method.finish(lesson.task)
-        self.measured.end()
+        resume, self.resuming = self.resuming, False
+        saving = SaveEvery(self)
+        Trainer(self.method, (Measuring(self.measured), *self.callbacks, saving)).fit(
+            item.task, resume
+        )
 
     def write_tickets(self) -> None:
         """The ticket of the last task; after the last task, all of them as they are in the end."""
@@ -132,3 +113,31 @@ class Run:
         if self.done:
             self.results.write(self.folder.results)
         self.folder.write_measured(self.measured)
+
+
+class Measuring(Callback):
+    """Adds the seconds of training to the measurements."""
+
+    def __init__(self, measured: Measured) -> None:
+        self.measured = measured
+
+    def on_task_begin(self, trainer: Trainer) -> None:
+        self.measured.begin(trainer.task.name)
+
+    def on_task_end(self, trainer: Trainer) -> None:
+        self.measured.end()
+
+
+class SaveEvery(Callback):
+    """Saves a checkpoint every few seconds, and before it stops because somebody asked."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.saved = run, time.monotonic()
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        stop = self.run.asked_to_stop()
+        if stop or time.monotonic() - self.saved >= self.run.save_every:
+            self.run.save()
+            self.saved = time.monotonic()
+        if stop:
+            raise Interrupted

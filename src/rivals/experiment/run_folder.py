@@ -17,7 +17,7 @@ from rivals import __version__
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.experiment.measurements import Measured
-from rivals.experiment.run_settings import Settings
+from rivals.experiment.run_settings import RunSettings
 from rivals.io.files import Lock, make_folder, write_json, write_yaml
 from rivals.streams.stream import Stream
 
@@ -47,7 +47,7 @@ class RunFolder:
     def write_measured(self, measured: Measured) -> None:
         write_json(self.path / "measured.json", measured.to_dict())
 
-    def start(self, settings: Settings, stream: Stream) -> None:
+    def start(self, settings: RunSettings, stream: Stream) -> None:
         """Take an empty folder and write the complete settings into it."""
         with self._reachable():
             self._take()
@@ -84,7 +84,7 @@ class RunFolder:
         for path in self.path.rglob(".*.part"):
             path.unlink(missing_ok=True)
 
-    def resume(self, settings: Settings, stream: Stream) -> None:
+    def resume(self, settings: RunSettings, stream: Stream) -> None:
         """Make sure that the folder holds the very run that is asked for."""
         with self._reachable():
             found = self.config.exists()
@@ -126,7 +126,7 @@ class RunFolder:
         return content
 
 
-def config(settings: Settings, stream: Stream) -> dict[str, Any]:
+def config(settings: RunSettings, stream: Stream) -> dict[str, Any]:
     """Everything that decides a run, as config.yaml holds it."""
     return {
         "format": FORMAT,

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
-from rivals.experiment.loop import Run, Watcher
+from rivals.experiment.loop import Run, RunCallback
 from rivals.experiment.results import Results
 from rivals.experiment.run_folder import RunFolder
-from rivals.experiment.run_settings import Settings
+from rivals.experiment.run_settings import RunSettings
 from rivals.learn.method import methods
+from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.stream import streams
 
 
-class Silent:
-    """A watcher that says nothing."""
-
-    def begins(self, task: str, method: object) -> None: ...
-    def steps(self, step: object, method: object) -> None: ...
-    def ends(self, results: object) -> None: ...
-
-
 def prepare(
-    settings: Settings,
+    settings: RunSettings,
     out: Path,
     resume: bool = False,
-    watcher: Watcher | None = None,
+    callbacks: Sequence[RunCallback] = (),
     asked_to_stop: Callable[[], bool] = lambda: False,
     save_every: float = 30.0,
 ) -> Run:
@@ -37,7 +30,7 @@ def prepare(
     torch.set_num_threads(settings.threads)
     seed = Seed(settings.seed)
     stream = streams[settings.benchmark].build(settings.stream, seed.child("stream"))
-    plan = NetworkPlan(settings.network, stream.input_shape)
+    plan = NetworkPlan(settings.network, stream.input_shape, find_device(settings.device))
     method = methods[settings.method](plan, settings.training, seed.child("method"))
     folder = RunFolder(out)
     if resume:
@@ -48,7 +41,7 @@ def prepare(
         settings.benchmark, settings.method, settings.preset, settings.seed, stream.subset
     )
     run = Run(
-        stream, method, folder, results, seed.child("evaluation"), watcher or Silent(),
+        stream, method, folder, results, seed.child("evaluation"), callbacks,
         asked_to_stop=asked_to_stop, save_every=save_every,
     )  # fmt: skip
     if resume and folder.checkpoints.exists():

@@ -8,7 +8,6 @@ from pathlib import Path
 from rivals.errors import RivalsError
 from rivals.experiment.results import read_results
 from rivals.experiment.run_folder import RunFolder
-from rivals.experiment.run_settings import build
 from rivals.learn.method import Method, methods
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
@@ -45,7 +44,7 @@ class StoredRun:
         """The stream that was learned; other data than those are refused."""
         try:
             benchmark = streams[self.config["benchmark"]]
-            settings = build(benchmark.settings, self.config["stream"])
+            settings = benchmark.settings(**self.config["stream"])
             seed = Seed(self.config["seed"])
             fingerprint = self.config["data"]["fingerprint"]
         except DAMAGE as error:
@@ -67,9 +66,9 @@ class StoredRun:
         checkpoint = checkpoints.load()
         try:
             cls = methods[config["method"]]
-            network = build(NetworkSettings, config["network"])
+            network = NetworkSettings(**config["network"])
             plan = NetworkPlan(network, self.stream.input_shape)
-            settings = build(cls.settings_class, config["training"])
+            settings = cls.settings_class(**config["training"])
             method = cls(plan, settings, Seed(config["seed"]).child("method"))
             method.load(checkpoint.state)
         except DAMAGE as error:

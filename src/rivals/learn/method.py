@@ -1,6 +1,6 @@
 """The contract of a method. A method overrides only what it changes.
 
-    start: begin_task ─► learn: epochs × (before_step, step) ─► finish: end_task
+    start: begin_task ─► Trainer: epochs × (before_step, step) ─► finish: end_task
                          step: loss → backward → adjust_gradients → update → after_step
     predict and state at any time
 
@@ -9,17 +9,15 @@ A method sees one task at a time, never test data, and never asks how many tasks
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, fx
-from torch.utils.flop_counter import FlopCounterMode
 
 from rivals.errors import RivalsError
 from rivals.learn.state import State, StatePart
@@ -28,9 +26,9 @@ from rivals.naming.rule import TaskNamer
 from rivals.naming.rules import RULES
 from rivals.naming.task_record import Prediction, TaskRecord, pack, unpack
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.task_state import Column, TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
-from rivals.streams.batching import epoch
 from rivals.streams.task import Batch, Task
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
 
@@ -52,14 +50,11 @@ class Position:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step tells whoever watches."""
+    """What callbacks are told of a step."""
 
     loss: float
     correct: int
     seen: int
-
-
-Watch = Callable[[StepResult], None]
 
 
 class Method(ABC):
@@ -70,7 +65,9 @@ class Method(ABC):
 
     def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
         self.plan, self.settings, self.seed = plan, settings, seed
-        self.known: dict[str, TaskRecord] = {}
+        self.device = plan.device
+        self.tasks = TaskTable()  # all that belongs to tasks; networks keep theirs here, too
+        self.known: Column[TaskRecord] = self.tasks.column("record")
         self.position = Position()
         self.flops: dict[str, float] = {}  # of one step of the present task, by its kind
         self.spent = 0.0  # FLOPs of the present task
@@ -78,6 +75,12 @@ class Method(ABC):
             None  # until something is learned
         )
         self.ready: tuple[ParallelTickets, TaskNamer] | None = None  # for these tickets
+
+    @classmethod
+    def recipe_sections(cls) -> list[str]:
+        """The sections of a recipe that this method reads, the more special ones last."""
+        names = [methods.name_of(each) for each in reversed(cls.__mro__)]
+        return [name for name in names if name]
 
     # What a method overrides -------------------------------------------------------------------
 
@@ -128,9 +131,18 @@ class Method(ABC):
     def ticket(self, task: str) -> fx.GraphModule:
         """A plain network for one task, to ship."""
 
+    def working_tensors(self) -> list[Tensor]:
+        """What training of the present task changes, so that its best state can be kept."""
+        return []
+
+    @property
+    def settled(self) -> bool:
+        """Whether the present task can be evaluated: `logits` then uses its weights as they are."""
+        return True
+
     @abstractmethod
     def footprint(self) -> dict[str, int]:
-        """Bytes that must be kept to go on, by kind."""
+        """Bytes needed to continue training, by kind."""
 
     @abstractmethod
     def state(self) -> State:
@@ -177,26 +189,6 @@ class Method(ABC):
         correct = int((scores.detach().argmax(1) == batch.labels).sum())
         return StepResult(loss.item(), correct, len(batch.labels))
 
-    def learn(self, task: Task, watch: Watch) -> None:
-        """The epochs of a task, from wherever `position` stands."""
-        at = self.position
-        while at.epoch < self.planned_epochs():
-            portions = self.training_set(task)
-            seed = self.seed.child("epoch", task.name, at.epoch)
-            for batch in epoch(portions, self.settings.batching, seed, first=at.batch):
-                self.before_step(batch)
-                result = self.counted_step(batch)
-                if not math.isfinite(result.loss):
-                    raise RivalsError(
-                        f"The loss became {result.loss} in task '{task.name}' at step "
-                        f"{at.step + 1} of {at.steps}; lower lr (now {self.settings.lr}) and start "
-                        "anew: the last good state is kept."
-                    )
-                at.batch, at.step = at.batch + 1, at.step + 1
-                watch(result)
-            self.end_epoch(task)
-            at.epoch, at.batch = at.epoch + 1, 0
-
     def start(self, task: Task) -> None:
         """Remember the task, plan its steps, and let the method make room for it."""
         if task.name in self.known:
@@ -218,10 +210,12 @@ class Method(ABC):
         """Compute once, from its training and validation data, how `task` is recognised."""
 
         def read(images: Tensor) -> TicketOutput:
+            images = images.to(self.device)
             return ParallelTickets([self.ticket(task.name)], [task.preprocessing])(images)[0]
 
-        kept = RULES[self.settings.infer].keep(task, read, self.settings.kept_per_class)
-        self.known[task.name] = replace(self.known[task.name], kept=kept)
+        naming = RULES[self.settings.naming.rule]
+        kept = naming.keep(task, read, self.settings.naming.images_per_class)
+        self.known[task.name] = self.known[task.name].with_kept(kept)
         self.stacked = None
 
     def counted_step(self, batch: Batch) -> StepResult:
@@ -231,7 +225,7 @@ class Method(ABC):
         if kind in self.flops:
             result = self.step(batch)
         else:
-            with FlopCounterMode(display=False) as counter:
+            with counting_flops() as counter:
                 result = self.step(batch)
             self.flops[kind] = float(counter.get_total_flops())
         self.spent += self.flops[kind]
@@ -240,13 +234,14 @@ class Method(ABC):
     @contextmanager
     def charged(self) -> Iterator[None]:
         """Work outside of steps goes on the task's account, too."""
-        with FlopCounterMode(display=False) as counter:
+        with counting_flops() as counter:
             yield
         self.spent += float(counter.get_total_flops())
 
     @torch.no_grad()
     def predict(self, images: Tensor, task: str | None) -> Prediction:
         """Classes of raw `images`; without a task, `infer` names one that was learned."""
+        images = images.to(self.device)
         if task is None:
             tasks, together = self.together()
             return Prediction(tasks, *self.namer()(images, together(images)))
@@ -273,7 +268,7 @@ class Method(ABC):
         tasks, together = self.together()
         if self.ready is None or self.ready[0] is not together:
             kept = [self.known[name].kept or {} for name in tasks]
-            self.ready = together, RULES[self.settings.infer].namer(kept, together)
+            self.ready = together, RULES[self.settings.naming.rule].namer(kept, together)
         return self.ready[1]
 
     def kept_bytes(self) -> int:
@@ -287,9 +282,18 @@ class Method(ABC):
         return part
 
     def load_common(self, part: StatePart) -> None:
-        self.known, self.stacked = unpack(part), None
+        self.stacked = None
+        for name, record in unpack(part).items():
+            self.known[name] = record.to(self.device)
         self.position = Position(**part.facts["position"])
         self.flops, self.spent = dict(part.facts["flops"]), part.facts["spent"]
+
+
+def counting_flops() -> Any:
+    """A counter of FLOPs; imported when needed, since it takes long to import."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    return FlopCounterMode(display=False)
 
 
 methods: Registry[type[Method]] = Registry(

@@ -2,53 +2,47 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Literal
 
-from rivals.errors import RivalsError
-from rivals.naming.rule import PER_CLASS
-from rivals.naming.rules import RULES
-from rivals.streams.augment import AUGMENTATIONS
+from pydantic import Field
+
+from rivals.settings import Settings
 from rivals.streams.batching import Batching
 
 
-@dataclass(frozen=True)
-class TrainingSettings:
-    """Settings that every method has; a method adds its own in a dataclass derived from this."""
+class EpisodeSettings(Settings):
+    """Batches that hold a few images of a few classes, as in few-shot learning."""
 
-    epochs: int = 10
-    batch: int = 40
-    lr: float = 0.05  # annealed to 0 over the steps of a task
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    augmentation: str = "none"  # none | flip | crop | crop-flip
-    shots: int = 0  # episodic batches of so many images a class; 0: plain batches
-    ways: int = 0  # classes in an episode; 0: all of the task
-    infer: str = "pixels+confidence"  # how a task is named that is not given: methods/inference.py
-    kept_per_class: int = PER_CLASS  # images that infer=judge keeps
+    shots: int = Field(0, ge=0, description="images of each class in a batch; 0: shuffled batches")
+    ways: int = Field(0, ge=0, description="classes in a batch; 0: all classes of the task")
+
+
+class NamingSettings(Settings):
+    """How the task of an image is found when nobody says it."""
+
+    rule: Literal[
+        "confidence", "entropy", "energy", "features", "pixels", "pixels+confidence", "judge"
+    ] = Field("pixels+confidence", description="see docs/task-unknown.md; judge keeps images")
+    images_per_class: int = Field(10, ge=1, description="images that rule=judge keeps")
+
+
+class TrainingSettings(Settings):
+    """Settings that every method has; a method derives its own from these."""
+
+    epochs: int = Field(10, ge=1, description="passes over the training data of a task")
+    batch_size: int = Field(40, ge=1, description="images in a step")
+    lr: float = Field(
+        0.05, gt=0, allow_inf_nan=False, description="learning rate; falls to 0 over a task"
+    )
+    momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False, description="of SGD")
+    augmentation: Literal["none", "flip", "crop", "crop-flip"] = Field(
+        "none", description="random changes to training images"
+    )
+    episodes: EpisodeSettings = EpisodeSettings()
+    naming: NamingSettings = NamingSettings()
 
     @property
     def batching(self) -> Batching:
-        return Batching(self.batch, self.shots, self.ways, self.augmentation)
-
-    def __post_init__(self) -> None:
-        one_of(self, "augmentation", AUGMENTATIONS)
-        one_of(self, "infer", tuple(RULES))
-        lowest = {"epochs": 1, "batch": 1, "shots": 0, "ways": 0, "kept_per_class": 1}
-        for name, low in lowest.items():
-            if getattr(self, name) < low:
-                raise RivalsError(f"{name} is {getattr(self, name)}, but must be at least {low}.")
-        if not 0 < self.lr < math.inf:
-            raise RivalsError(f"lr is {self.lr}, but must be a positive number.")
-        if not 0 <= self.momentum < 1:
-            raise RivalsError(f"momentum is {self.momentum}, but must be at least 0 and below 1.")
-        if not 0 <= self.weight_decay < math.inf:
-            raise RivalsError(f"weight_decay is {self.weight_decay}, but must not be negative.")
-
-
-def one_of(settings: object, name: str, known: Sequence[str]) -> None:
-    """Refuse a setting that is not among the known words."""
-    value = getattr(settings, name)
-    if value not in known:
-        raise RivalsError(f"{name} is '{value}'; use {', '.join(known[:-1])} or {known[-1]}.")
+        episodes = self.episodes
+        return Batching(self.batch_size, episodes.shots, episodes.ways, self.augmentation)

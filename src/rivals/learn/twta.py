@@ -1,11 +1,19 @@
 """TWTA: the units of a block compete for each task, stochastically, and one wins it.
 
-Differs from the paper, by default and each for a reason told in docs/paper.md:
-- one draw decides before the first step (`compete=0`), and the winners train alone, with momentum;
-- the posterior has clear favourites, units with free edges ahead; if units compete longer it learns
-  with Adam, and the two favourites of a block take turns (`contenders`, `live`, `way=sparse`); in
-  the paper all compete and all are live (`relaxed`), to the last step;
-- units are ReLU, with a norm that belongs to the task; weights are initialised for the live fan;
+    a task comes    posteriors, and growth where room is short         make_room
+    competition     a draw per step, gates, gradients of log π         train_logits, update
+    settling        winners are chosen, losers are let go (Eq. 3)      settle
+    training        the ticket trains as a small network               update
+    claim           its edges are protected from then on               end_task
+
+Differs from the paper by default; docs/paper.md gives the reason for each:
+- one draw decides before the first step (`competition.share=0`), and the winners train alone, with
+  momentum. Units do not compete during training unless `competition.share` is set;
+- posteriors start with clear favourites, units with free edges ahead. If units compete they learn
+  with Adam, and the two favourites of a block take turns (`contenders`, `active`, `gating`); in the
+  paper all compete and all are computed (`relaxed`), to the last step;
+- units are ReLU, with a norm that belongs to the task; weights are initialised for the fan-in of
+  the active units;
 - the edges of a task are protected afterwards, free ones inherit from the task before, and the
   network grows when room runs short.
 `--preset paper` is the literal recipe.
@@ -13,31 +21,117 @@ Differs from the paper, by default and each for a reason told in docs/paper.md:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Iterator, MutableMapping
+from functools import partial
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor, fx
 
-from rivals.learn import twta_state
-from rivals.learn.method import Method, methods
-from rivals.learn.state import State
-from rivals.learn.twta_gradients import density, drop_gradients
-from rivals.learn.twta_room import contenders, make_room
-from rivals.learn.twta_settings import TWTASettings
-from rivals.learn.twta_trial import least, movement, take_back
+from rivals.errors import RivalsError
+from rivals.learn.method import Method, Position, methods
+from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tensors
+from rivals.learn.training_settings import TrainingSettings
+from rivals.nn import task_tensors
 from rivals.nn.blocks import RivalBlocks
-from rivals.nn.competition import anneal, live_count
+from rivals.nn.competition import active_count, anneal
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.selection import Draw, Masked, Settled
-from rivals.nn.training_copy import ActiveSlice
+from rivals.nn.shared_weight import StoredWeight
+from rivals.nn.training_copy import ActiveSlice, TrainingCopy
 from rivals.seeds import Seed
+from rivals.settings import Settings
 from rivals.streams.batching import epoch
 from rivals.streams.task import Batch, Task
 
-DENSITY_EVERY = 20  # steps between two looks at how dense the gradient is
+DENSITY_EVERY = 20  # steps between two measurements of how dense the gradient is
 ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
+GROWTH_ROUNDS = 8  # units that a block may gain before one task; one is usual
+DISTILLATION = 1.0  # weight of the former answers when a task is refined
+
+
+# Settings --------------------------------------------------------------------------------------
+
+
+class CompetitionSettings(Settings):
+    """How the units of a block compete for a task."""
+
+    share: float = Field(
+        0.0, ge=0, le=1, description="share of a task's steps with competition; 0: one draw"
+    )
+    contenders: int = Field(
+        2, ge=0, description="units of a block that compete, those with the largest log π; 0: all"
+    )
+    gating: Literal["relaxed", "gated", "sparse"] = Field(
+        "sparse",
+        description="relaxed: all units, scaled by the sample; gated: only the winner passes "
+        "forward; sparse: only the best units of a sample are computed",
+    )
+    active: int = Field(1, ge=1, description="units of a block computed at first (sparse)")
+    active_end: int = Field(1, ge=1, description="units computed when the competition ends")
+    per_example: bool = Field(False, description="one draw per example, not per step (relaxed)")
+    temperature: float = Field(
+        0.67, gt=0, allow_inf_nan=False, description="of Gumbel-Softmax at the first step"
+    )
+    temperature_end: float = Field(
+        0.01, gt=0, allow_inf_nan=False, description="and at the last step of the competition"
+    )
+    init_std: float = Field(
+        4.0, ge=0, allow_inf_nan=False, description="standard deviation of initial log π; 0: Glorot"
+    )
+    optimizer: Literal["adam", "sgd"] = Field("adam", description="for log π")
+    lr: float = Field(0.1, gt=0, allow_inf_nan=False, description="Adam's learning rate for log π")
+    prefer_free: float = Field(
+        20.0, ge=0, allow_inf_nan=False, description="added to log π of units with free edges only"
+    )
+    keep_gradients: Literal["all", "winner", "threshold"] = Field(
+        "all", description="which units of a block keep their gradients"
+    )
+    gradient_threshold: float = Field(
+        0.01, ge=0, le=1, description="least posterior that keeps its gradient (threshold)"
+    )
+
+    def check(self) -> None:
+        if self.active_end > self.active:
+            raise RivalsError(
+                f"competition.active goes from {self.active} to {self.active_end}; the number of "
+                "computed units must not rise, so lower active_end."
+            )
+        if self.per_example and self.gating != "relaxed":
+            raise RivalsError(
+                f"competition.per_example needs gating=relaxed, but gating is '{self.gating}'."
+            )
+
+
+class GrowthSettings(Settings):
+    """When layers get more units."""
+
+    enabled: bool = Field(True, description="false: a full network refuses further tasks")
+    below: float = Field(
+        0.25, ge=0, le=1, description="grow a layer if less of a new ticket could be trained"
+    )
+
+
+class TWTASettings(TrainingSettings):
+    """How units compete, and what becomes of their edges."""
+
+    competition: CompetitionSettings = CompetitionSettings()
+    growth: GrowthSettings = GrowthSettings()
+    protect: Literal["edges", "none"] = Field(
+        "edges", description="edges: later tasks never change what a ticket uses"
+    )
+    inherit: Literal["previous", "none"] = Field(
+        "previous", description="previous: free edges start as copies of the last ticket's"
+    )
+    loss_over: Literal["task", "seen"] = Field(
+        "task", description="classes in the loss: the task's, or all seen, old heads frozen"
+    )
+
+
+# The method ------------------------------------------------------------------------------------
 
 
 @methods.register("twta")
@@ -49,74 +143,147 @@ class TWTA(Method):
 
     def __init__(self, plan: NetworkPlan, settings: TWTASettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        self.network = plan.rivals(seed.child("network"), held=settings.protect == "none")
+        stored = settings.protect == "none"
+        self.network = plan.rivals(seed.child("network"), stored, self.tasks)
         self.total = self.network.weight_count()  # before any growth
         self.wide_features = self.network.features * plan.settings.units
+        self.facts: MutableMapping[str, dict[str, Any]] = self.tasks.column("facts")
+        self.current = ""  # the task that is being learned
+        self.competing = False
         self.selection: Draw | Settled | None = None
         self.optimisers: list[torch.optim.Optimizer] = []
-        self.competing = False
-        self.trial = ""  # the ancestor, while newcomers are on trial against it
-        self.current = ""
-        self.facts: dict[str, dict[str, Any]] = {}  # of each task, for the results
-        self.density = [0.0, 0.0]  # sum and number of looks
+        self.density = [0.0, 0.0]  # sum and number of measurements
+        self.former: fx.GraphModule | None = None  # the ticket before it is refined
         self.dropped = False  # then edges may have moved between tasks
 
-    # A task comes -----------------------------------------------------------------------------
+    # A task comes ------------------------------------------------------------------------------
 
     def begin_task(self, task: Task) -> None:
-        s, ancestor = self.settings, self.ancestor(task)
-        posteriors = make_room(self, task.name)
-        decided = s.way == "trial" or self.compete_steps() == 0  # by the posteriors as they start
-        chosen = [contenders(each, 1 if decided else s.contenders) for each in posteriors]
+        s, ancestor = self.settings.competition, self.ancestor(task)
+        posteriors = self.make_room(task.name)
+        one_draw = self.compete_steps() == 0  # the posteriors decide as they start
+        chosen = [favourites(each, 1 if one_draw else s.contenders) for each in posteriors]
         posteriors = [p.gather(1, c) for p, c in zip(posteriors, chosen, strict=True)]
         self.network.open(task.name, len(task.classes), posteriors, ancestor, chosen)
         self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
         self.prepare_competition()
-        if decided:
+        if one_draw:
             self.settle()
-        if s.way == "trial" and s.protect == "edges":
-            self.trial = ancestor or ""
 
     def ancestor(self, task: Task) -> str | None:
         """Whose ticket the free edges of a new task start as copies of."""
         return next(reversed(self.known), None) if self.settings.inherit == "previous" else None
 
+    def make_room(self, task: str) -> list[Tensor]:
+        """The posteriors a task starts with, the network having grown where room runs short.
+
+        If the favourites would find too little to train, every block of the layer gets one more
+        unit, which leaves all that was learned as it is.
+        """
+        growth = self.settings.growth
+        for _ in range(GROWTH_ROUNDS):
+            _, chosen = self.propose(task)
+            shares = self.trainable_shares(chosen)
+            low = [rivals for rivals, share in shares.items() if share < growth.below]
+            if not growth.enabled:
+                if max(shares.values()) == 0:
+                    raise RivalsError(
+                        f"The network is full: no edge is free for task '{task}'; "
+                        "use growth.enabled=true, more units, or drop a task."
+                    )
+                break
+            for rivals in low:
+                self.network.grow(rivals)
+            if not low:
+                break
+        return self.propose(task)[0]
+
+    def propose(self, task: str) -> tuple[list[Tensor], dict[RivalBlocks, Tensor]]:
+        """A posterior for each set of rivals, and the ids of the units it favours.
+
+        log π ~ N(0, init_std²), plus `prefer_free` times the free share of a unit's incoming edges.
+        """
+        s, network, device = self.settings.competition, self.network, self.device
+        posteriors: list[Tensor] = []
+        chosen: dict[RivalBlocks, Tensor] = {}
+        for number, rivals in enumerate(network.rivals()):
+            std = s.init_std or math.sqrt(2 / (rivals.blocks + rivals.units))
+            generator = self.seed.child("posterior", task, number).torch()
+            log_posterior = torch.randn(rivals.blocks, rivals.units, generator=generator) * std
+            log_posterior = log_posterior.to(device)
+            if self.settings.protect == "edges":
+                free = network.free_shares(rivals, chosen).to(device)
+                log_posterior += self.preference() * free
+            posteriors.append(log_posterior)
+            blocks = torch.arange(rivals.blocks, device=device)
+            chosen[rivals] = log_posterior.argmax(1) * rivals.blocks + blocks
+        return posteriors, chosen
+
     def preference(self) -> float:
         """What a unit with only free edges has ahead of one with none, in log π."""
-        return self.settings.prefer_free
+        return self.settings.competition.prefer_free
 
-    # Steps ------------------------------------------------------------------------------------
+    def trainable_shares(self, chosen: dict[RivalBlocks, Tensor]) -> dict[RivalBlocks, float]:
+        """For each set of rivals, the least trainable share among the layers that it writes."""
+        shares: dict[RivalBlocks, float] = {}
+        for layer in self.network.layers():
+            share = self.network.trainable_share(layer, chosen)
+            shares[layer.rivals] = min(share, shares.get(layer.rivals, 1.0))
+        return shares
+
+    # Competition -------------------------------------------------------------------------------
 
     @property
     def phase(self) -> str:
-        return f"compete {self.live()}" if self.competing else "trial" if self.trial else "settled"
+        return f"compete {self.active()}" if self.competing else "settled"
 
     def compete_steps(self) -> int:
-        return round(self.settings.compete * self.position.steps)
+        return round(self.settings.competition.share * self.position.steps)
 
     def compete_progress(self) -> float:
         return self.position.step / max(1, self.compete_steps() - 1)
 
     def temperature(self) -> float:
-        s = self.settings
+        s = self.settings.competition
         return anneal(s.temperature, s.temperature_end, self.compete_progress())
 
-    def live(self) -> int:
-        return live_count(self.settings.live, self.settings.live_end, self.compete_progress())
+    def active(self) -> int:
+        s = self.settings.competition
+        return active_count(s.active, s.active_end, self.compete_progress())
+
+    def prepare_competition(self) -> None:
+        s = self.settings
+        posteriors = [rivals.posteriors[self.current] for rivals in self.network.rivals()]
+        own = torch.optim.SGD(
+            self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay, fused=True
+        )
+        log_posteriors: torch.optim.Optimizer
+        if s.competition.optimizer == "adam":
+            log_posteriors = torch.optim.Adam(posteriors, lr=s.competition.lr, fused=True)
+        else:
+            log_posteriors = torch.optim.SGD(posteriors, lr=s.lr, fused=True)
+        self.optimisers = [own, log_posteriors]
+
+    def own_parameters(self) -> Iterator[Tensor]:
+        """Norms and head of the task being learned."""
+        for layer in self.network.layers():
+            yield from layer.norm.state(self.current).parameters()
+        yield from self.network.heads[self.current].parameters()
 
     def before_step(self, batch: Batch) -> None:
-        if self.position.step >= self.compete_steps():
-            self.conclude()
+        if self.competing and self.position.step >= self.compete_steps():
+            self.settle()
 
     def train_logits(self, batch: Batch) -> Tensor:
+        s = self.settings.competition
         if self.competing:
             self.selection = Draw(
                 batch.task,
-                self.settings.way,
+                s.gating,
                 self.temperature(),
                 self.seed.child("draw", batch.task, self.position.step).torch(),
-                self.live(),
-                len(batch.labels) if self.settings.per_example else None,
+                self.active(),
+                len(batch.labels) if s.per_example else None,
             )
         heads = list(self.known) if self.settings.loss_over == "seen" else None
         scores: Tensor = self.network.learning(True)(
@@ -129,18 +296,50 @@ class TWTA(Method):
         scores = self.train_logits(batch)
         own = len(self.known[batch.task].classes)
         offset = scores.shape[1] - own
-        return F.cross_entropy(scores, batch.labels + offset), scores[:, offset:]
+        loss = F.cross_entropy(scores, batch.labels + offset)
+        if self.former is not None:
+            loss = loss + DISTILLATION * self.distance_to_former(scores, batch)
+        return loss, scores[:, offset:]
 
     def slices(self) -> list[ActiveSlice]:
         assert self.selection is not None
         return list(self.selection.slices.values())
 
     def adjust_gradients(self, batch: Batch) -> None:
-        """Drop gradients of protected edges and of units that `gradient_keep` leaves out."""
-        drop_gradients(self)
+        """Zero the gradients of protected edges, and of units that `keep_gradients` leaves out."""
+        assert self.selection is not None
+        for layer, part in self.selection.slices.items():
+            assert part.leaf.grad is not None
+            if part.free is not None:
+                part.leaf.grad *= part.free
+            if self.competing and self.settings.competition.keep_gradients != "all":
+                rows = self.selection.active(layer.rivals).ids
+                part.leaf.grad[~self.kept_rows(layer.rivals, rows)] = 0
         if self.position.step % DENSITY_EVERY == 0:
-            self.density[0] += density(self)
+            self.density[0] += self.gradient_density()
             self.density[1] += 1
+
+    def kept_rows(self, rivals: RivalBlocks, rows: Tensor) -> Tensor:
+        """Which active units keep their gradient: the draw's winner, or those above a threshold."""
+        s = self.settings.competition
+        if s.keep_gradients == "threshold":
+            posterior = torch.softmax(rivals.posteriors[self.current].detach(), 1)
+            return (posterior.T.flatten() >= s.gradient_threshold)[rows]
+        assert self.selection is not None
+        strength = self.selection.active(rivals).backward
+        assert strength is not None
+        if strength.dim() == 2:
+            strength = strength.mean(0)
+        best = strength.detach().view(-1, rivals.blocks).argmax(0)  # (active of a block, blocks)
+        kept = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+        kept[best * rivals.blocks + torch.arange(rivals.blocks, device=rows.device)] = True
+        return kept
+
+    def gradient_density(self) -> float:
+        """The share of the shared weights that this step moves."""
+        gradients = [part.leaf.grad for part in self.slices() if part.leaf.grad is not None]
+        moving = sum(int(gradient.count_nonzero()) for gradient in gradients)
+        return moving / self.network.weight_count()
 
     def update(self) -> None:
         """SGD. While units compete, slices move without momentum and are written back at once."""
@@ -157,66 +356,25 @@ class TWTA(Method):
             if self.competing:
                 part.write_back()
 
-    def own_parameters(self) -> Iterator[Tensor]:
-        """Norms and head of the task being learned."""
-        for layer in self.network.layers():
-            yield from layer.norm.state(self.current).parameters()
-        yield from self.network.heads[self.current].parameters()
-
-    def prepare_competition(self) -> None:
-        s = self.settings
-        posteriors = [rivals.posteriors[self.current] for rivals in self.network.rivals()]
-        own = torch.optim.SGD(
-            self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay, fused=True
-        )
-        if s.posterior_optimiser == "adam":
-            self.optimisers = [own, torch.optim.Adam(posteriors, lr=s.posterior_lr, fused=True)]
-        else:
-            self.optimisers = [own, torch.optim.SGD(posteriors, lr=s.lr, fused=True)]
-
-    # The competition ends ---------------------------------------------------------------------
-
-    def conclude(self) -> bool:
-        """End the competition or the trial that is still on; whether there was one."""
-        if self.competing:
-            self.settle()
-        elif self.trial:
-            self.decide()
-        else:
-            return False
-        return True
+    # Settling ----------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Choose winners (Eq. 3), let the losers go; the ticket then trains as a small network."""
         if self.settings.protect == "none":  # what losers learned stays with them
-            self.network.write_work()
+            self.network.write_copies()
         self.network.settle(self.current)
         for layer in self.network.layers():
             layer.norm.state(self.current).forget_statistics()
         self.competing = False
         self.prepare_settled()
 
-    def decide(self) -> None:
-        """End the trial: in every block the newcomer wins, or the ancestor's unit again."""
-        moved = movement(self.network, self.trial)
-        take_back(self.network, self.current, self.trial, self.win_again(moved))
-        for layer in self.network.layers():
-            layer.norm.state(self.current).forget_statistics()
-        self.trial = ""
-        gathered = self.optimisers[0].state_dict()  # momentum goes on
-        self.prepare_settled()
-        self.optimisers[0].load_state_dict(gathered)
-
-    def win_again(self, moved: dict[RivalBlocks, Tensor]) -> dict[RivalBlocks, Tensor]:
-        """Where the ancestor's unit wins, given how far newcomers moved: (blocks,) bool each."""
-        return least(moved, self.settings.reuse)
-
     def prepare_settled(self) -> None:
         s, task = self.settings, self.current
         self.selection = Settled(task)
         for layer in self.network.layers():
-            layer.work.values = layer.arrange(layer.work.values)
-            rows, columns = (torch.arange(n) for n in layer.work.values.shape[:2])
+            layer.training_copy.values = layer.arrange(layer.training_copy.values)
+            shape, device = layer.training_copy.values.shape, self.device
+            rows, columns = (torch.arange(n, device=device) for n in shape[:2])
             self.selection.weight(layer, rows, columns)
         leaves = [part.leaf for part in self.slices()]
         parameters = [*leaves, *self.own_parameters()]
@@ -226,16 +384,23 @@ class TWTA(Method):
             )
         ]
 
+    @property
+    def settled(self) -> bool:
+        return not self.competing
+
+    # The claim ---------------------------------------------------------------------------------
+
     def end_task(self, task: Task) -> None:
-        if self.conclude():
+        if self.competing:
+            self.settle()
             self.estimate_norms(task)
         for part in self.slices():
             part.write_back()
-        trainable = [layer.work.trainable_share() for layer in self.network.layers()]
+        trainable = [layer.training_copy.trainable_share() for layer in self.network.layers()]
         if self.settings.protect == "edges":
             self.network.close(task.name)
         else:
-            self.network.write_work()
+            self.network.write_copies()
         self.facts[task.name] = {
             "gradient_density": self.density[0] / max(1.0, self.density[1]),
             "trainable": {f"layer{i}": share for i, share in enumerate(trainable)},
@@ -252,13 +417,48 @@ class TWTA(Method):
         for number, batch in enumerate(epoch([task], self.settings.batching, seed)):
             if number == ESTIMATION_BATCHES:
                 break
-            self.network.learning(True)(batch.images, task.name, self.selection)
+            self.network.learning(True)(batch.images.to(self.device), task.name, self.selection)
 
-    # Use --------------------------------------------------------------------------------------
+    # Refining a task that is known -------------------------------------------------------------
+
+    def begin_refining(self, task: Task) -> None:
+        """Train a known task further: the edges that it alone uses, its norms and its head.
+
+        Its former pictures are gone. What it knew of them is kept by distillation: the ticket as it
+        was also answers on the new pictures, and the new answers stay near.
+        """
+        self.former = self.ticket(task.name)
+        steps = self.settings.batching.count(task) * self.settings.epochs
+        self.position = Position(steps=steps)
+        self.network.reopen(task.name)
+        self.current, self.competing, self.stacked = task.name, False, None
+        self.prepare_settled()
+
+    def end_refining(self, task: Task) -> None:
+        for part in self.slices():
+            part.write_back()
+        self.network.rewrite(task.name)
+        self.selection, self.optimisers, self.current, self.former = None, [], "", None
+
+    def distance_to_former(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Kullback-Leibler divergence from the answers of the former ticket."""
+        assert self.former is not None
+        with torch.no_grad():
+            former = torch.softmax(self.former(batch.images), 1)
+        return F.kl_div(torch.log_softmax(scores, 1), former, reduction="batchmean")
+
+    # Use ---------------------------------------------------------------------------------------
 
     def logits(self, images: Tensor, task: str) -> Tensor:
-        scores: Tensor = self.network.learning(False)(images, task)
+        """Scores of the task's classes; of the task being learned, with its present weights."""
+        present = self.selection if task == self.current and self.settled else None
+        scores: Tensor = self.network.learning(False)(images, task, present)
         return scores
+
+    def working_tensors(self) -> list[Tensor]:
+        norms = [layer.norm.state(self.current) for layer in self.network.layers()]
+        statistics = [tensor for norm in norms for tensor in (norm.mean, norm.var)]
+        return [*(part.leaf for part in self.slices()), *self.own_parameters(), *statistics]
 
     @torch.no_grad()
     def masked_logits(self, images: Tensor, task: str) -> Tensor:
@@ -286,14 +486,119 @@ class TWTA(Method):
     def drop(self, task: str) -> None:
         """Take a learned task out; the tickets of the others keep every bit."""
         self.network.drop(task)
-        del self.known[task], self.facts[task]
         self.dropped = True
 
-    def footprint(self) -> dict[str, int]:
-        return twta_state.footprint(self)
+    # Saving ------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        return twta_state.save(self)
+        """A part for each task that is done, one for the task being learned, a common one."""
+        protected = self.settings.protect == "edges"
+        common = self.common_part()
+        common.facts["units"] = [rivals.units for rivals in self.network.rivals()]
+        common.facts["facts"], common.facts["density"] = dict(self.facts), self.density
+        common.facts["current"], common.facts["competing"] = self.current, self.competing
+        parts: State = {"common": common}
+        for task in self.known:
+            if task != self.current:
+                tensors = partial(task_tensors.tensors, self.network, task, protected)
+                parts[f"task/{task}"] = StatePart(tensors, fixed=protected and not self.dropped)
+        if self.current:
+            parts["working"] = StatePart(self._save_current())
+        if not protected:
+            weights = enumerate(self._stored_weights())
+            parts["weights"] = StatePart({f"layer{i}.values": w.values for i, w in weights})
+        return parts
 
     def load(self, state: State) -> None:
-        twta_state.load(self, state)
+        """Bring a fresh method to a saved state, bit for bit."""
+        protected = self.settings.protect == "edges"
+        self.load_common(state["common"])
+        facts = state["common"].facts
+        self.density = facts["density"]
+        self.current, self.competing = facts["current"], facts["competing"]
+        for rivals, units in zip(self.network.rivals(), facts["units"], strict=True):
+            rivals.units = units
+        for layer in self.network.layers():
+            layer.fit()
+        for task in self.known:
+            if task != self.current:
+                task_tensors.load_task(self.network, task, state[f"task/{task}"].tensors)
+                self.network.freeze(task)
+                self.facts[task] = facts["facts"][task]
+                if protected:
+                    task_tensors.load_claims(self.network, task, state[f"task/{task}"].tensors)
+        if not protected:
+            for i, weight in enumerate(self._stored_weights()):
+                weight.values = state["weights"].tensors[f"layer{i}.values"].to(self.device)
+        if self.current:
+            self._load_current(state["working"].tensors)
+
+    def footprint(self) -> dict[str, int]:
+        """Bytes of claimed weights, and of what else the tasks keep: winners, norms, heads."""
+        parts = self.state().values()
+        tensors = [pair for part in parts for pair in part.tensors.items()]
+        claimed = [t for name, t in tensors if name.endswith((".claimed", ".values"))]
+        weights = sum(tensor.nbytes for tensor in claimed)
+        return {"weights": weights, "tasks": sum(tensor.nbytes for _, tensor in tensors) - weights}
+
+    def _save_current(self) -> dict[str, Tensor]:
+        """The task being learned: posteriors or winners, norms, head, training copies, buffers."""
+        network, task, tensors = self.network, self.current, dict[str, Tensor]()
+        for number, optimiser in enumerate(self.optimisers):
+            tensors |= optimiser_tensors(optimiser, f"optimiser{number}")
+        if self.competing:
+            for i, rivals in enumerate(network.rivals()):
+                tensors[f"rivals{i}.posterior"] = rivals.posteriors[task].detach()
+                tensors[f"rivals{i}.contenders"] = rivals.contenders[task]
+            tensors |= {f"head.{name}": t for name, t in network.heads[task].tensors().items()}
+            for i, layer in enumerate(network.layers()):
+                norm = layer.norm.state(task).tensors()
+                tensors |= {f"layer{i}.norm.{name}": value for name, value in norm.items()}
+        else:
+            for part in self.slices():
+                part.write_back()
+            tensors |= task_tensors.task_tensors(network, task)
+        for i, layer in enumerate(network.layers()):
+            tensors[f"layer{i}.work"] = layer.training_copy.values
+        return tensors
+
+    def _load_current(self, tensors: dict[str, Tensor]) -> None:
+        """The task being learned, as `_save_current` left it."""
+        network, task = self.network, self.current
+        tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        if self.competing:
+            count = range(len(network.rivals()))
+            posteriors = [tensors[f"rivals{i}.posterior"] for i in count]
+            contenders = [tensors[f"rivals{i}.contenders"] for i in count]
+            classes = len(self.known[task].classes)
+            network.open(task, classes, posteriors, contenders=contenders)
+            self._load_copies(tensors)
+            network.heads[task].load({name: tensors[f"head.{name}"] for name in ("weight", "bias")})
+            for i, layer in enumerate(network.layers()):
+                state = layer.norm.state(task)
+                state.load({name: tensors[f"layer{i}.norm.{name}"] for name in state.tensors()})
+            self.prepare_competition()
+        else:
+            task_tensors.load_task(network, task, tensors)
+            for layer in network.layers():
+                rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+                layer.training_copy = TrainingCopy.take(layer.weight, rows, columns, None)
+            self._load_copies(tensors)
+            self.prepare_settled()
+        for number, optimiser in enumerate(self.optimisers):
+            load_optimiser(optimiser, tensors, f"optimiser{number}")
+
+    def _load_copies(self, tensors: dict[str, Tensor]) -> None:
+        for i, layer in enumerate(self.network.layers()):
+            layer.training_copy.values = tensors[f"layer{i}.work"]
+
+    def _stored_weights(self) -> list[StoredWeight]:
+        """The shared weights of an unprotected network."""
+        weights = [layer.weight for layer in self.network.layers()]
+        return [weight for weight in weights if isinstance(weight, StoredWeight)]
+
+
+def favourites(log_posterior: Tensor, count: int) -> Tensor:
+    """The units of each block with the largest log π, `count` of them (0: all): (blocks, count)."""
+    count = min(count or log_posterior.shape[1], log_posterior.shape[1])
+    return log_posterior.topk(count, dim=1).indices.sort(dim=1).values

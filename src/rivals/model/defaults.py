@@ -45,7 +45,10 @@ def plan(side: int, grey: bool, network: str | None, size: int | None) -> Plan:
     name = network or "conv-small"
     if name not in NETWORKS:
         raise unknown("network", name, NETWORKS)
-    return Plan(NetworkSettings(name, NETWORKS[name]), (1 if grey else 3, chosen, chosen))
+    return Plan(
+        NetworkSettings(architecture=name, widths=NETWORKS[name]),
+        (1 if grey else 3, chosen, chosen),
+    )
 
 
 def preparation(channels: int) -> Preprocessing:
@@ -64,7 +67,7 @@ def training(
     actual = max(2, min(batch, images // 2))
     return TWTASettings(
         epochs=epochs or wanted,
-        batch=actual,
+        batch_size=actual,
         lr=LR * math.sqrt(actual / BATCH),
         augmentation=augmentation or ("crop" if images < PLENTY else "none"),
     )

@@ -173,7 +173,9 @@ class Model:
 def empty(content: Description) -> TWTA:
     """A network that knows nothing yet."""
     check_size(content)
-    settings = NetworkSettings(content.network, content.widths, content.rivals)
+    settings = NetworkSettings(
+        architecture=content.network, widths=content.widths, units=content.rivals
+    )
     plan = NetworkPlan(settings, content.input_shape)
     return TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
 

@@ -108,6 +108,6 @@ def new_model(path: Path, chosen: choose.Plan, seed: int) -> Model:
         raise RivalsError(f"--seed is {seed}, but must be at least 0 and below 2^63.")
     network = chosen.network
     content = Description(
-        seed, network.network, network.widths, network.units, chosen.input_shape, ()
+        seed, network.architecture, network.widths, network.units, chosen.input_shape, ()
     )
     return Model(path, content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ class LearningSession:
         """Train a known task further; where that makes it worse, the model stays as it is."""
         model, method = self.model, self.model.method
         old = method.known[task.name]
-        method.settings = replace(method.settings, lr=method.settings.lr * SLOWER)
+        method.settings = method.settings.replace(lr=method.settings.lr * SLOWER)
         refiner = Refiner(method, task, self.watcher, self.asked_to_stop, self.clock)
         before, after = refiner.refine()
         none = [0] * len(method.network.rivals())

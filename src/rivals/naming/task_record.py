@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from rivals.learn.state import StatePart
+from rivals.nn.task_state import NamedTensors
 from rivals.streams.task import Preprocessing
 
 
-@dataclass(frozen=True)
-class TaskRecord:
-    """Class names, how to prepare pictures, and what it takes to name the task later."""
+class TaskRecord(nn.Module):
+    """Class names, how to prepare pictures, and what it takes to name the task later.
 
-    classes: tuple[str, ...]
-    preprocessing: Preprocessing
-    kept: dict[str, Tensor] | None = field(default=None, compare=False)  # None: not learned yet
+    `kept` is None until the task is learned.
+    """
+
+    def __init__(
+        self, classes: tuple[str, ...], preprocessing: Preprocessing,
+        kept: Mapping[str, Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.classes, self.preprocessing = classes, preprocessing
+        self.statistics = None if kept is None else NamedTensors(kept)
+
+    @property
+    def kept(self) -> dict[str, Tensor] | None:
+        return None if self.statistics is None else self.statistics.to_dict()
+
+    def with_kept(self, kept: Mapping[str, Tensor]) -> TaskRecord:
+        return TaskRecord(self.classes, self.preprocessing, kept)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """For each image: the task (an index into `tasks`), the class within it, how sure."""
+    """For each image: the task (an index into `tasks`), the class within it, the confidence."""
 
     tasks: tuple[str, ...]
     task: Tensor  # (n,)
@@ -30,7 +45,7 @@ class Prediction:
     confidence: Tensor  # (n,)
 
 
-def pack(known: dict[str, TaskRecord]) -> StatePart:
+def pack(known: Mapping[str, TaskRecord]) -> StatePart:
     """The tasks as a part of a state: facts by name, tensors by the task's number."""
     facts = {
         name: {

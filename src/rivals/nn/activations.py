@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor, nn
 
 from rivals.nn.blocks import RivalBlocks
@@ -32,6 +33,11 @@ class Activations:
     selection: Selection
     source: RivalBlocks | None = None
     ids: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where the values are; the CPU while a network is cut."""
+        return self.values.device if isinstance(self.values, Tensor) else None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Activations:
         """The same units with `function` applied to their values."""
@@ -85,9 +91,9 @@ class Activation(nn.Module):
     two there is a quarter of the work.
     """
 
-    def __init__(self, unit: str) -> None:
+    def __init__(self, activation: str) -> None:
         super().__init__()
-        self.function = nn.ReLU() if unit == "relu" else nn.Identity()
+        self.function = nn.ReLU() if activation == "relu" else nn.Identity()
 
     def forward(self, flow: Activations) -> Activations:
         return flow.map(lambda values: run(self.function, values))

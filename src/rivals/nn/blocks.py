@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+
 import torch
 from torch import Tensor, nn
 
 from rivals.errors import RivalsError
 from rivals.nn.competition import unit_ids, winners
+from rivals.nn.task_state import TaskTable
 
 
 class RivalBlocks(nn.Module):
@@ -17,6 +20,10 @@ class RivalBlocks(nn.Module):
     winners[task]     the unit that won in each block, (blocks,)
     """
 
+    contenders: MutableMapping[str, Tensor]
+    posteriors: MutableMapping[str, Tensor]
+    winners: MutableMapping[str, Tensor]
+
     def __init__(self, blocks: int, units: int) -> None:
         super().__init__()
         if blocks < 1 or units < 1:
@@ -24,9 +31,13 @@ class RivalBlocks(nn.Module):
                 f"A layer of {blocks} blocks of {units} units; both must be at least 1."
             )
         self.blocks, self.units = blocks, units
-        self.contenders: dict[str, Tensor] = {}
-        self.posteriors: dict[str, Tensor] = {}
-        self.winners: dict[str, Tensor] = {}
+        self.attach(TaskTable(), 0)
+
+    def attach(self, table: TaskTable, number: int) -> None:
+        """Keep what is known of tasks in `table`, under this number."""
+        self.contenders = table.column(f"contenders{number}")
+        self.posteriors = table.column(f"posterior{number}")
+        self.winners = table.column(f"winners{number}")
 
     @property
     def count(self) -> int:
@@ -36,9 +47,10 @@ class RivalBlocks(nn.Module):
     def compete(self, task: str, log_posterior: Tensor, contenders: Tensor | None = None) -> None:
         """Open the competition for `task` among `contenders` (default all), with their log π."""
         if contenders is None:
-            contenders = torch.arange(self.units).expand(self.blocks, -1)
+            units = torch.arange(self.units, device=log_posterior.device)
+            contenders = units.expand(self.blocks, -1)
         self.contenders[task] = contenders
-        self.posteriors[task] = log_posterior.detach().clone().requires_grad_()
+        self.posteriors[task] = nn.Parameter(log_posterior.detach().clone())
 
     def settle(self, task: str) -> Tensor:
         """Reduce the posterior of `task` to its winners (Eq. 3); their local ids, (blocks,)."""
@@ -48,12 +60,8 @@ class RivalBlocks(nn.Module):
 
     def winner_ids(self, task: str) -> Tensor:
         """The ids of the units that won `task`, in the order of the blocks: (blocks,)."""
-        return self.winners[task] * self.blocks + torch.arange(self.blocks)
-
-    def drop(self, task: str) -> None:
-        self.contenders.pop(task, None)
-        self.posteriors.pop(task, None)
-        self.winners.pop(task, None)
+        won = self.winners[task]
+        return won * self.blocks + torch.arange(self.blocks, device=won.device)
 
     def extra_repr(self) -> str:
         return f"blocks={self.blocks}, units={self.units}, tasks={len(self.winners)}"

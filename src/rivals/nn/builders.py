@@ -15,14 +15,11 @@ from rivals.nn.blocks import RivalBlocks
 from rivals.nn.dense_layers import DenseConv2d, DenseLinear
 from rivals.nn.twta_layers import TWTAConv2d, TWTALinear
 
-UNITS = ("relu", "linear")
-NORMS = ("batch", "none")
-
 
 class LayerBuilder(Protocol):
     """Makes the layers of a network. `stream` is what a residual stage writes to."""
 
-    unit: str
+    activation: str
     units: int  # rivals in a block, which the widths are chosen for; dense twins know it too
 
     def conv(
@@ -43,17 +40,17 @@ class RivalBuilder:
     def __init__(
         self,
         units: int,
-        unit: str = "relu",
+        activation: str = "relu",
         norm: str = "batch",
-        initial: str = "live",
-        held: bool = False,
+        init: str = "active",
+        stored: bool = False,
     ) -> None:
-        self.units, self.unit = units, unit
+        self.units, self.activation = units, activation
         self.options: dict[str, Any] = {
-            "unit": unit,
+            "activation": activation,
             "norm": norm,
-            "initial": initial,
-            "held": held,
+            "init": init,
+            "stored": stored,
         }
 
     def blocks(self, width: int) -> int:
@@ -86,22 +83,22 @@ class DenseBuilder:
     """Ordinary layers: the twin of the same width, or (`native`) of the shape of a ticket."""
 
     def __init__(
-        self, units: int, native: bool = False, unit: str = "relu", norm: str = "batch"
+        self, units: int, width: str = "dense", activation: str = "relu", norm: str = "batch"
     ) -> None:
-        self.units, self.unit, self.norm = units, unit, norm
-        self.shape = RivalBuilder(units if native else 1)
+        self.units, self.activation, self.norm = units, activation, norm
+        self.shape = RivalBuilder(units if width == "ticket" else 1)
 
     def conv(
         self, width: int, kernel: int, stride: int = 1, padding: int = 0, *,
         stream: RivalBlocks | None = None, activate: bool = True,
     ) -> nn.Module:  # fmt: skip
         return DenseConv2d(
-            self.shape.blocks(width), kernel, stride, padding, unit=self.unit, norm=self.norm,
+            self.shape.blocks(width), kernel, stride, padding, activation=self.activation, norm=self.norm,
             activate=activate,
         )  # fmt: skip
 
     def linear(self, width: int) -> nn.Module:
-        return DenseLinear(self.shape.blocks(width), unit=self.unit, norm=self.norm)
+        return DenseLinear(self.shape.blocks(width), activation=self.activation, norm=self.norm)
 
     def stream(self, width: int) -> RivalBlocks | None:
         return None

@@ -39,8 +39,8 @@ def anneal(start: float, end: float, progress: float) -> float:
     return start + (end - start) * min(max(progress, 0.0), 1.0)
 
 
-def live_count(start: int, end: int, progress: float) -> int:
-    """How many units of a block are live: from `start` to `end` in geometric steps (8, 4, 2, 1)."""
+def active_count(start: int, end: int, progress: float) -> int:
+    """How many units of a block are active: from `start` to `end` in geometric steps (8, 4, 2, 1)."""
     shrink: float = (end / start) ** min(max(progress, 0.0), 1.0)
     return max(1, round(start * shrink))
 
@@ -48,7 +48,7 @@ def live_count(start: int, end: int, progress: float) -> int:
 def unit_ids(units: Tensor) -> Tensor:
     """Unit numbers (blocks, k) → ids (k · blocks,), slot after slot and block after block."""
     blocks = units.shape[0]
-    return (units.T * blocks + torch.arange(blocks)).flatten()
+    return (units.T * blocks + torch.arange(blocks, device=units.device)).flatten()
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class ActiveUnits:
     """The units of a layer that are computed, and the gates on what they say.
 
     `forward` scales the values, `backward` the gradient; both are None where nothing is gated.
-    Gates have shape (live,), or (batch, live) with one draw per example.
+    Gates have shape (active,), or (batch, active) with one draw per example.
     """
 
-    ids: Tensor  # (live,)
+    ids: Tensor  # (active,)
     forward: Tensor | None = None
     backward: Tensor | None = None
 
@@ -67,19 +67,20 @@ class ActiveUnits:
 def relaxed(sample: Tensor) -> ActiveUnits:
     """Eq. 5 as printed: every unit of `sample` ([batch,] blocks, units) is scaled by its ξ̂."""
     gates = sample.transpose(-1, -2).flatten(-2)
-    return ActiveUnits(torch.arange(gates.shape[-1]), gates, gates)
+    return ActiveUnits(torch.arange(gates.shape[-1], device=gates.device), gates, gates)
 
 
 def gated(sample: Tensor) -> ActiveUnits:
     """The paper's figures: only the winner passes forward, ξ̂ is the strength of the way back."""
     hard = torch.nn.functional.one_hot(sample.argmax(-1), sample.shape[-1]).to(sample.dtype)
-    return ActiveUnits(torch.arange(sample.numel()), hard.T.flatten(), sample.T.flatten())
+    ids = torch.arange(sample.numel(), device=sample.device)
+    return ActiveUnits(ids, hard.T.flatten(), sample.T.flatten())
 
 
 def sparse(sample: Tensor, count: int) -> ActiveUnits:
-    """Only the `count` units with the largest ξ̂ of each block exist: (blocks, units) → live ones.
+    """Only the `count` units with the largest ξ̂ of each block exist: (blocks, units) → active ones.
 
-    Their gates are ξ̂ renormalised over the live ones, so count = units is `relaxed`. A single live
+    Their gates are ξ̂ renormalised over the active ones, so count = units is `relaxed`. A single active
     unit passes unscaled and ξ̂ is the strength of the way back: `gated` without the losers.
     """
     blocks, units = sample.shape
@@ -88,18 +89,19 @@ def sparse(sample: Tensor, count: int) -> ActiveUnits:
     chosen = sample.detach().topk(count, dim=-1).indices  # (blocks, count), best first
     strength = sample.gather(1, chosen)  # (blocks, count)
     if count == 1:
-        return ActiveUnits(unit_ids(chosen), torch.ones(blocks), strength.flatten())
+        ones = torch.ones(blocks, device=sample.device)
+        return ActiveUnits(unit_ids(chosen), ones, strength.flatten())
     gates = (strength / strength.sum(1, keepdim=True)).T.flatten()
     return ActiveUnits(unit_ids(chosen), gates, gates)
 
 
-def gate(values: Tensor, live: ActiveUnits) -> Tensor:
-    """Scale `values` (batch, live, …) by the forward gates; send gradients by the backward ones."""
-    if live.forward is None or live.backward is None:
+def gate(values: Tensor, active: ActiveUnits) -> Tensor:
+    """Scale `values` (batch, active, …) by the forward gates; send gradients by the backward ones."""
+    if active.forward is None or active.backward is None:
         return values
     tail = (1,) * (values.dim() - 2)
-    backward = live.backward.view(-1, live.backward.shape[-1], *tail)
-    if live.forward is live.backward:
+    backward = active.backward.view(-1, active.backward.shape[-1], *tail)
+    if active.forward is active.backward:
         return values * backward
-    forward = live.forward.view(-1, live.forward.shape[-1], *tail)
+    forward = active.forward.view(-1, active.forward.shape[-1], *tail)
     return values * backward + (values * (forward - backward)).detach()

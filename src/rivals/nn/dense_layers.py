@@ -1,4 +1,4 @@
-"""Ordinary layers with a norm per task, in the same flow as the rival ones: the dense twins."""
+"""Ordinary layers with a norm per task, in the same flow as the rival ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rivals.nn.activations import Activations
 from rivals.nn.convolve import convolve
 from rivals.nn.cut import conv2d, cutting, linear, run
 from rivals.nn.task_norm import TaskNorm
+from rivals.nn.task_state import TaskTable
 
 
 class DenseLayer(nn.Module):
@@ -20,14 +21,18 @@ class DenseLayer(nn.Module):
     weight: nn.Parameter
 
     def __init__(
-        self, width: int, *, unit: str = "relu", norm: str = "batch", activate: bool = True,
+        self, width: int, *, activation: str = "relu", norm: str = "batch", activate: bool = True,
         seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.width, self.unit, self.seed = width, unit, seed
+        self.width, self.activation, self.seed = width, activation, seed
         self.norm = TaskNorm(norm)
-        self.active = activate and unit == "relu"
+        self.rectify = activate and activation == "relu"
         self.wired = False
+
+    def attach(self, table: TaskTable, number: int) -> None:
+        """Keep what belongs to tasks in `table`, under the number of this layer."""
+        self.norm.attach(table, number)
 
     def weight_shape(self, columns: int) -> tuple[int, ...]:
         raise NotImplementedError
@@ -44,7 +49,7 @@ class DenseLayer(nn.Module):
 
     def wire(self, flow: Activations) -> None:
         shape = self.weight_shape(flow.values.shape[1])
-        std = math.sqrt((2.0 if self.unit == "relu" else 1.0) / math.prod(shape[1:]))
+        std = math.sqrt((2.0 if self.activation == "relu" else 1.0) / math.prod(shape[1:]))
         generator = torch.Generator().manual_seed(self.seed)
         self.weight = nn.Parameter(torch.randn(shape, generator=generator) * std)
         self.wired = True
@@ -59,7 +64,7 @@ class DenseLayer(nn.Module):
             values = run(self.plain(weight, offset.expand(len(weight))), flow.values)
         else:
             values = self.norm(self.connect(flow.values, weight), flow.task)
-        if self.active:
+        if self.rectify:
             values = run(nn.ReLU(), values) if cutting(values) else F.relu_(values)
         return Activations(values, flow.task, flow.selection)
 
@@ -81,10 +86,10 @@ class DenseConv2d(DenseLayer):
     """Convolution → norm → ReLU."""
 
     def __init__(
-        self, width: int, kernel: int, stride: int = 1, padding: int = 0, *, unit: str = "relu",
+        self, width: int, kernel: int, stride: int = 1, padding: int = 0, *, activation: str = "relu",
         norm: str = "batch", activate: bool = True, seed: int = 0,
     ) -> None:  # fmt: skip
-        super().__init__(width, unit=unit, norm=norm, activate=activate, seed=seed)
+        super().__init__(width, activation=activation, norm=norm, activate=activate, seed=seed)
         self.kernel, self.stride, self.padding = kernel, stride, padding
 
     def weight_shape(self, columns: int) -> tuple[int, ...]:

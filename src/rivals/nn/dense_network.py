@@ -1,4 +1,4 @@
-"""A dense network with a head for each task: the twin that reference methods train.
+"""A dense network with a head for each task: what most baselines train.
 
 Norms belong to tasks, or all tasks share one a layer, so that all heads read the same features.
 """
@@ -13,32 +13,36 @@ from rivals.nn.dense_layers import DenseLayer
 from rivals.nn.head import Head
 from rivals.nn.network import Network
 from rivals.nn.task_norm import NormState
+from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 
 
 class DenseNetwork(Network):
     """Shared weights; `add(task)` opens a norm and a head."""
 
-    norms = "task"  # task: a norm for each | shared: one for all
+    norms = "task"  # task: one for each task | shared: one for all tasks
 
-    def __init__(self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed) -> None:
-        super().__init__(body, input_shape, seed)
+    def __init__(
+        self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed,
+        tasks: TaskTable | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(body, input_shape, seed, tasks)
         if any(not isinstance(layer, DenseLayer) for layer in self.layers()):
             raise RivalsError(
-                "This network is built of rival layers by hand, so it has no dense twin; "
+                "This network is built of rival layers by hand, so it has no dense version; "
                 "ask the kind for its layers (kind.conv, kind.linear) instead."
             )
 
     def add(self, task: str, classes: int, ancestor: str | None = None) -> None:
         """Open `task`; its norm starts as that of `ancestor`, or is the one that all share."""
-        first = next(iter(self.heads.tasks), None)
+        first = next(iter(self.heads), None)
         self.add_head(task, classes)
         for layer in self.layers():
             assert isinstance(layer, DenseLayer)
             if self.norms == "shared" and first is not None:
                 layer.norm.tasks[task] = layer.norm.state(first)
             else:
-                layer.norm.begin(task, layer.width, ancestor)
+                layer.norm.begin(task, layer.width, ancestor, self.device)
 
     def weights(self) -> list[nn.Parameter]:
         return [layer.weight for layer in self.layers() if isinstance(layer, DenseLayer)]
@@ -49,9 +53,9 @@ class DenseNetwork(Network):
 
     def shared_norms(self) -> dict[str, NormState]:
         """The norms of all tasks, by name; none where each task has its own."""
-        if self.norms == "task" or not self.heads.tasks:
+        if self.norms == "task" or not self.heads:
             return {}
-        return self.norms_of(next(iter(self.heads.tasks)))
+        return self.norms_of(next(iter(self.heads)))
 
     def norms_of(self, task: str) -> dict[str, NormState]:
         layers = enumerate(self.layers())
@@ -67,7 +71,7 @@ class DenseNetwork(Network):
 
     def all_parameters(self) -> list[Tensor]:
         """What is shared, then what belongs to each task."""
-        own = [tensor for task in self.heads.tasks for tensor in self.task_parameters(task)]
+        own = [tensor for task in self.heads for tensor in self.task_parameters(task)]
         return [*self.shared_parameters(), *own]
 
     def tensors(self) -> dict[str, Tensor]:
@@ -75,7 +79,7 @@ class DenseNetwork(Network):
         found = {f"layer{i}": w.detach() for i, w in enumerate(self.weights())}
         for name, norm in self.shared_norms().items():
             found |= {f"{name}.{key}": t for key, t in norm.tensors().items()}
-        for task in self.heads.tasks:
+        for task in self.heads:
             for name, part in self.own(task).items():
                 found |= {f"{task}/{name}.{key}": t for key, t in part.tensors().items()}
         return found
@@ -87,7 +91,7 @@ class DenseNetwork(Network):
             weight.copy_(tensors[f"layer{number}"])
         for name, norm in self.shared_norms().items():
             norm.load({key: tensors[f"{name}.{key}"] for key in norm.tensors()})
-        for task in self.heads.tasks:
+        for task in self.heads:
             for name, part in self.own(task).items():
                 prefix = f"{task}/{name}."
                 part.load({key: tensors[f"{prefix}{key}"] for key in part.tensors()})

@@ -20,10 +20,10 @@ def lenet(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
     return nn.Sequential(
         kind.conv(first, 5, padding=2, activate=False),
         MaxPool(2),
-        Activation(kind.unit),
+        Activation(kind.activation),
         kind.conv(second, 5, padding=2, activate=False),
         MaxPool(2),
-        Activation(kind.unit),
+        Activation(kind.activation),
         Flatten(),
         kind.linear(dense),
     )

@@ -12,8 +12,9 @@ from rivals.nn.activations import Activations
 from rivals.nn.convolve import channels_last
 from rivals.nn.cut import Cutter
 from rivals.nn.dense_layers import DenseLayer
-from rivals.nn.head import Head, Heads
+from rivals.nn.head import Head, heads_of
 from rivals.nn.selection import Selection, Wiring
+from rivals.nn.task_state import TaskTable, on_device
 from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
 
@@ -21,10 +22,15 @@ from rivals.seeds import Seed
 class Network(nn.Module):
     """Body and heads. The task is an argument; nothing remembers which one came last."""
 
-    def __init__(self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed) -> None:
+    def __init__(
+        self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed,
+        tasks: TaskTable | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.body, self.heads, self.seed = body, Heads(), seed
-        self.input_shape = input_shape
+        self.body, self.seed, self.input_shape = body, seed, input_shape
+        self.tasks = TaskTable() if tasks is None else tasks
+        self.heads = heads_of(self.tasks)
+        self.attach()
         for number, layer in enumerate(self.layers()):
             layer.seed = seed.child("layer", number).value
         with torch.no_grad():
@@ -35,12 +41,21 @@ class Network(nn.Module):
                 "need a row of features; end it with Flatten or GlobalPool."
             )
         self.end = end.source  # the rivals whose winners the heads read; None in a dense network
-        live = end.source.blocks if end.source else end.values.shape[1]
-        self.positions = end.values.shape[1] // live
+        active = end.source.blocks if end.source else end.values.shape[1]
+        self.positions = end.values.shape[1] // active
         self.features = end.values.shape[1]
         with torch.no_grad():  # a trial cut: what a ticket cannot hold is refused before training
             cutter = Cutter()
             cutter.finish(body(Activations(cutter.input(), "", Wiring(""))).values)
+
+    def attach(self) -> None:
+        """Let all layers keep what belongs to tasks in this network's table."""
+        for number, layer in enumerate(self.layers()):
+            layer.attach(self.tasks, number)
+
+    @property
+    def device(self) -> torch.device:
+        return on_device(self)
 
     def layers(self) -> list[TWTALayer | DenseLayer]:
         """The layers with weights, in the order of the forward pass."""
@@ -51,7 +66,7 @@ class Network(nn.Module):
         return self if self.training == on else self.train(on)
 
     def selection(self, task: str) -> Selection:
-        """Who is live at inference; dense layers do not ask."""
+        """Which units are active at inference; dense layers do not ask."""
         return Selection(task)
 
     def flow(self, images: Tensor, task: str, selection: Selection | None = None) -> Activations:
@@ -75,10 +90,10 @@ class Network(nn.Module):
     def add_head(self, task: str, classes: int, width: int = 0) -> None:
         """A fresh head on `width` units of the last layer, or on all features of a dense one."""
         width = width or self.features
-        live = self.end.blocks if self.end else self.features
+        active = self.end.blocks if self.end else self.features
         positions = self.positions if self.end else 1
         seed = self.seed.child("head", task).value
-        self.heads.begin(task, Head(classes, width, positions, live, seed))
+        self.heads[task] = Head(classes, width, positions, active, seed).to(self.device)
 
     @torch.no_grad()
     def cut(self, task: str) -> fx.GraphModule:

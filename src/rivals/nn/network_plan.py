@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+import torch
+from pydantic import Field
 from torch import nn
 
 from rivals.errors import RivalsError
-from rivals.nn.builders import NORMS, UNITS, DenseBuilder, LayerBuilder, RivalBuilder
+from rivals.nn.builders import DenseBuilder, LayerBuilder, RivalBuilder
 from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.rival_network import RivalNetwork
+from rivals.nn.task_state import TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
+from rivals.settings import Settings
 
 networks: Registry[Callable[..., nn.Module]] = Registry(
     "network",
@@ -29,59 +34,50 @@ networks: Registry[Callable[..., nn.Module]] = Registry(
 )
 
 
-@dataclass(frozen=True)
-class NetworkSettings:
+class NetworkSettings(Settings):
     """Which network, how wide, and how its layers are split into blocks."""
 
-    network: str = "lenet"  # a name, or module:function for your own
-    widths: tuple[int, ...] = ()  # empty: the network's own
-    units: int = 8  # J, the rivals in a block
-    unit: str = "relu"  # relu | linear
-    norm: str = "batch"  # batch | none; both belong to the task
-    initial: str = "live"  # live: for the fan that is live | glorot: for the full width
-    weights: str = "generated"  # generated: what nobody claimed is made when read | held
-
-    def __post_init__(self) -> None:
-        if self.units < 1:
-            raise RivalsError(f"units is {self.units}, but a block has at least 1 unit.")
-        if any(width < 1 for width in self.widths):
-            raise RivalsError(f"widths are {self.widths}, but a layer is at least 1 wide.")
-        words = {
-            "unit": UNITS, "norm": NORMS, "initial": ("live", "glorot"),
-            "weights": ("generated", "held"),
-        }  # fmt: skip
-        for name, known in words.items():
-            if getattr(self, name) not in known:
-                raise RivalsError(f"{name} is '{getattr(self, name)}'; use {' or '.join(known)}.")
+    architecture: str = Field("lenet", description="a name, or module:function for your own")
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (), description="units of each layer; empty: those of the architecture"
+    )
+    units: int = Field(8, ge=1, description="rival units in a block (J)")
+    activation: Literal["relu", "linear"] = Field("relu", description="linear: as in the paper")
+    norm: Literal["batch", "none"] = Field("batch", description="none: only a bias per task")
+    init: Literal["active", "glorot"] = Field(
+        "active", description="fan-in of the active units, or Glorot on the full width"
+    )
+    storage: Literal["generated", "stored"] = Field(
+        "generated", description="generated: unclaimed weights are computed from the seed when read"
+    )
 
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Builds the network of rivals, its dense twin, and the native one of a ticket's shape."""
+    """Builds the network of rivals, and the same network of ordinary layers."""
 
     settings: NetworkSettings
     input_shape: tuple[int, int, int]
+    device: torch.device = torch.device("cpu")
 
-    def rivals(self, seed: Seed, held: bool = False) -> RivalNetwork:
-        """The network of rivals; `held` keeps in memory what could be generated."""
+    def rivals(
+        self, seed: Seed, stored: bool = False, tasks: TaskTable | None = None
+    ) -> RivalNetwork:
+        """The network of rivals; `stored` keeps in memory what could be generated."""
         s = self.settings
-        kind = RivalBuilder(s.units, s.unit, s.norm, s.initial, held or s.weights == "held")
-        return RivalNetwork(self.body(kind), self.input_shape, seed)
+        kind = RivalBuilder(s.units, s.activation, s.norm, s.init, stored or s.storage == "stored")
+        return RivalNetwork(self.body(kind), self.input_shape, seed, tasks).to(self.device)
 
-    def dense(self, seed: Seed) -> DenseNetwork:
-        return self._dense(False, seed)
-
-    def native(self, seed: Seed) -> DenseNetwork:
-        return self._dense(True, seed)
-
-    def _dense(self, native: bool, seed: Seed) -> DenseNetwork:
+    def dense(
+        self, seed: Seed, width: str = "dense", tasks: TaskTable | None = None
+    ) -> DenseNetwork:
+        """The same network of ordinary layers, as wide (`dense`) or as narrow as a `ticket`."""
         s = self.settings
-        return DenseNetwork(
-            self.body(DenseBuilder(s.units, native, s.unit, s.norm)), self.input_shape, seed
-        )
+        builder = DenseBuilder(s.units, width, s.activation, s.norm)
+        return DenseNetwork(self.body(builder), self.input_shape, seed, tasks).to(self.device)
 
     def body(self, kind: LayerBuilder) -> nn.Module:
-        name, widths = self.settings.network, self.settings.widths
+        name, widths = self.settings.architecture, self.settings.widths
         if not widths:
             return networks[name](kind)
         try:

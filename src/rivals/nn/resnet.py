@@ -33,7 +33,7 @@ class Residual(nn.Module):
         self.shortcut = (
             kind.conv(width, 1, stride, stream=stream, activate=False) if project else None
         )
-        self.activation = Activation(kind.unit)
+        self.activation = Activation(kind.activation)
 
     def forward(self, flow: Activations) -> Activations:
         kept = flow if self.shortcut is None else self.shortcut(flow)

@@ -16,7 +16,7 @@ from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import unit_ids
 from rivals.nn.network import Network
 from rivals.nn.selection import Selection, Winners
-from rivals.nn.shared_weight import HeldWeight
+from rivals.nn.shared_weight import StoredWeight
 from rivals.nn.training_copy import TrainingCopy
 from rivals.nn.twta_layers import TWTALayer
 
@@ -26,6 +26,11 @@ class RivalNetwork(Network):
 
     def layers(self) -> list[TWTALayer]:  # type: ignore[override]
         return [module for module in self.body.modules() if isinstance(module, TWTALayer)]
+
+    def attach(self) -> None:
+        super().attach()
+        for number, rivals in enumerate(self.rivals()):
+            rivals.attach(self.tasks, number)
 
     def rivals(self) -> list[RivalBlocks]:
         """Every set of rivals once, in the order of the forward pass."""
@@ -52,12 +57,12 @@ class RivalNetwork(Network):
             rivals.compete(task, log_posterior, contenders[number] if contenders else None)
         for layer in self.layers():
             rows = unit_ids(layer.rivals.contenders[task])
-            columns = torch.arange(layer.weight.columns)
+            columns = torch.arange(layer.weight.columns, device=rows.device)
             if layer.source:
                 columns = unit_ids(layer.source.contenders[task])
             old = self.ticket_slice(layer, ancestor) if ancestor else None
-            layer.work = TrainingCopy.take(layer.weight, rows, columns, old)
-            layer.norm.begin(task, len(rows), ancestor)
+            layer.training_copy = TrainingCopy.take(layer.weight, rows, columns, old)
+            layer.norm.begin(task, len(rows), ancestor, rows.device)
         self.add_head(task, classes, len(unit_ids(self.end.contenders[task])) if self.end else 0)
 
     def settle(self, task: str) -> None:
@@ -65,29 +70,27 @@ class RivalNetwork(Network):
         local = {rivals: rivals.settle(task) for rivals in self.rivals()}
         for layer in self.layers():
             rows = local[layer.rivals]
-            columns = torch.arange(len(layer.work.columns))
-            layer.work = layer.work.keep(rows, local[layer.source] if layer.source else columns)
+            columns = torch.arange(len(layer.training_copy.columns), device=rows.device)
+            layer.training_copy = layer.training_copy.keep(
+                rows, local[layer.source] if layer.source else columns
+            )
             layer.norm.keep(task, rows)
         if self.end:
-            self.heads.keep(task, local[self.end])
+            self.heads[task].keep(local[self.end])
 
-    def retake(self, task: str) -> None:
-        """Work on the winners as they are now: edges in use as they are, free ones as trained."""
+    def write_copies(self) -> None:
+        """Write all that was trained into the shared weights, protecting nothing."""
         for layer in self.layers():
-            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
-            layer.work = TrainingCopy.take(layer.weight, rows, columns, layer.work.values)
-
-    def write_work(self) -> None:
-        """Put all that the task at work has trained into the shared weights, protecting nothing."""
-        for layer in self.layers():
-            assert isinstance(layer.weight, HeldWeight)
-            layer.weight.write(layer.work.rows, layer.work.columns, layer.work.values)
+            assert isinstance(layer.weight, StoredWeight)
+            layer.weight.write(
+                layer.training_copy.rows, layer.training_copy.columns, layer.training_copy.values
+            )
 
     def close(self, task: str) -> None:
         """Claim the edges of the ticket: they are in use from now on."""
         for layer in self.layers():
-            work = layer.work
-            layer.weight.claim(task, work.rows, work.columns, work.values)
+            copy = layer.training_copy
+            layer.weight.claim(task, copy.rows, copy.columns, copy.values)
 
     def reopen(self, task: str) -> None:
         """Work on a claimed task again: the edges that it alone uses, its norms and its head."""
@@ -95,29 +98,23 @@ class RivalNetwork(Network):
             rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
             alone = layer.weight.uses(rows, columns) == 1
             values = layer.weight.read(rows, columns)
-            layer.work = TrainingCopy(rows, columns, values, None if bool(alone.all()) else alone)
-            layer.norm.keep(task, torch.arange(layer.rivals.blocks))
-        self.heads.thaw(task)
+            layer.training_copy = TrainingCopy(
+                rows, columns, values, None if bool(alone.all()) else alone
+            )
+            layer.norm.keep(task, torch.arange(layer.rivals.blocks, device=rows.device))
+        self.heads[task].thaw()
 
     def rewrite(self, task: str) -> None:
         """Keep what the work on a claimed task has changed; edges that others use are as before."""
         for layer in self.layers():
-            layer.weight.put(task, layer.work.values)
+            layer.weight.put(task, layer.training_copy.values)
         self.freeze(task)
 
     def drop(self, task: str) -> None:
         """Take a task out. Edges others use move to the earliest of them; the rest is freed."""
         for layer in self.layers():
             layer.weight.release(task)
-        self.forget(task)
-
-    def forget(self, task: str) -> None:
-        """Remove what belongs to `task` alone: winners, norms, head."""
-        for rivals in self.rivals():
-            rivals.drop(task)
-        for layer in self.layers():
-            layer.norm.drop(task)
-        self.heads.drop(task)
+        self.tasks.drop(task)
 
     def freeze(self, task: str) -> None:
         """What belongs to `task` alone takes no gradients any more."""
@@ -150,8 +147,11 @@ class RivalNetwork(Network):
 
     def trainable_share(self, layer: TWTALayer, chosen: dict[RivalBlocks, Tensor]) -> float:
         """The share of free edges in the slice that a choice of units makes of `layer`."""
-        columns = chosen[layer.source] if layer.source else torch.arange(layer.weight.columns)
-        return float(layer.weight.free(chosen[layer.rivals], columns).float().mean())
+        rows = chosen[layer.rivals]
+        columns = torch.arange(layer.weight.columns, device=rows.device)
+        if layer.source:
+            columns = chosen[layer.source]
+        return float(layer.weight.free(rows, columns).float().mean())
 
     def room(self) -> dict[str, float]:
         """The share of edges that no task uses, layer by layer."""

@@ -1,4 +1,4 @@
-"""Which units are live in a forward pass, under which gates, and with which weights.
+"""Which units are active in a forward pass, under which gates, and with which weights.
 
     Wiring      the first unit of every block: layers learn their shapes when a network is built
     Draw        one step of competition: a Gumbel draw for each set of rivals, shared by the batch
@@ -7,7 +7,7 @@
     Masked      every unit is computed and all but the winners are multiplied by zero (for checks)
 
 While a task is learned (Draw, Settled), ids are local to its contenders and weights come from the
-layers' works: live slices are leaf tensors, so a gradient is as small as what was live. For tasks
+layers' training copies: active slices are leaf tensors, so a gradient is as small as they are. For tasks
 that are done (Winners, Masked), ids are those of the layers and weights come from the shared ones.
 """
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 
 class Selection:
-    """The live units of one forward pass. Everything is decided once for each set of rivals."""
+    """The active units of one forward pass. Everything is decided once for each set of rivals."""
 
     def __init__(self, task: str) -> None:
         self.task = task
-        self._live: dict[RivalBlocks, ActiveUnits] = {}
+        self._active: dict[RivalBlocks, ActiveUnits] = {}
 
-    def live(self, rivals: RivalBlocks) -> ActiveUnits:
-        if rivals not in self._live:
-            self._live[rivals] = self.select(rivals)
-        return self._live[rivals]
+    def active(self, rivals: RivalBlocks) -> ActiveUnits:
+        if rivals not in self._active:
+            self._active[rivals] = self.select(rivals)
+        return self._active[rivals]
 
     def select(self, rivals: RivalBlocks) -> ActiveUnits:
         raise NotImplementedError
@@ -66,34 +66,39 @@ class _Training(Selection):
 
     def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
         if layer not in self.slices:
-            self.slices[layer] = ActiveSlice.gather(layer.work, rows, columns)
+            self.slices[layer] = ActiveSlice.gather(layer.training_copy, rows, columns)
         return self.slices[layer].leaf
 
 
-WAYS: dict[str, Callable[..., ActiveUnits]] = {"relaxed": relaxed, "gated": gated, "sparse": sparse}
+GATINGS: dict[str, Callable[..., ActiveUnits]] = {
+    "relaxed": relaxed,
+    "gated": gated,
+    "sparse": sparse,
+}
 
 
 class Draw(_Training):
-    """One step of competition in one of three ways: `relaxed`, `gated`, or `sparse` with k live."""
+    """One step of competition in one of three ways: `relaxed`, `gated`, or `sparse` with k active units."""
 
     def __init__(
         self,
         task: str,
-        way: str,
+        gating: str,
         temperature: float,
         generator: torch.Generator,
-        live: int = 1,
+        active: int = 1,
         examples: int | None = None,
     ) -> None:
         super().__init__(task)
         self.temperature, self.generator, self.examples = temperature, generator, examples
-        self.way = partial(sparse, count=live) if way == "sparse" else WAYS[way]
+        self.gating = partial(sparse, count=active) if gating == "sparse" else GATINGS[gating]
 
     def select(self, rivals: RivalBlocks) -> ActiveUnits:
         log_posterior = rivals.posteriors[self.task]
         shape = tuple(log_posterior.shape)
         noise = gumbel(shape if self.examples is None else (self.examples, *shape), self.generator)
-        return self.way(relaxed_sample(log_posterior, noise, self.temperature))
+        noise = noise.to(log_posterior.device)  # drawn on the CPU: the same on every device
+        return self.gating(relaxed_sample(log_posterior, noise, self.temperature))
 
 
 class Winners(Selection):
@@ -116,13 +121,15 @@ class Settled(_Training):
     """The winners of the task at work, their weights held as leaves from step to step."""
 
     def select(self, rivals: RivalBlocks) -> ActiveUnits:
-        return ActiveUnits(torch.arange(rivals.blocks))
+        device = rivals.winners[self.task].device
+        return ActiveUnits(torch.arange(rivals.blocks, device=device))
 
 
 class Masked(Selection):
     """All units, gated by the one-hot winners."""
 
     def select(self, rivals: RivalBlocks) -> ActiveUnits:
-        mask = torch.zeros(rivals.count)
-        mask[rivals.winner_ids(self.task)] = 1
-        return ActiveUnits(torch.arange(rivals.count), mask, mask)
+        winners = rivals.winner_ids(self.task)
+        mask = torch.zeros(rivals.count, device=winners.device)
+        mask[winners] = 1
+        return ActiveUnits(torch.arange(rivals.count, device=winners.device), mask, mask)

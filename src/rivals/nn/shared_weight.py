@@ -8,45 +8,71 @@ its value is untrained: a function of the seed.
 A task uses one unit of every block, so a claim is a table (row blocks, column blocks), and two
 claims meet in the cells whose row and column winners are the same in both.
 
-What a task claims is kept with 16 bits: half the bytes, and what a rounding of 2⁻¹¹ changes is not
-seen in accuracy (docs/research.md). It is computed with, and trained on, with 32.
+Claimed values are kept with 16 bits: half the bytes, and rounding by 2⁻¹¹ does not change accuracy
+(docs/research.md). Training and inference compute with 32 bits.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import MutableMapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from rivals.nn.task_state import TaskTable
 from rivals.nn.untrained import standard_normal
 
-KEPT = torch.float16  # how claimed values are kept
+KEPT = torch.float16  # the type of claimed values
 LARGEST = torch.finfo(KEPT).max
 AT_ONCE = 1 << 18  # numbers, when all rows are looked at: no table of all edges is ever made
 
 
-@dataclass
-class Claim:
+class Claim(nn.Module):
     """The edges rows × columns that a task uses, and which of them it owns: those nobody used."""
 
     rows: Tensor  # (row blocks,) ids
     columns: Tensor  # (column blocks,) ids, or the whole input
-    first: Tensor  # (row blocks, column blocks) bool
+    first: Tensor  # (row blocks, column blocks) bool: edges that the task was the first to use
+    values: Tensor | None  # (owned edges, taps), in the order of `first`; None where all are stored
+
+    def __init__(self, rows: Tensor, columns: Tensor, first: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("rows", rows)
+        self.register_buffer("columns", columns)
+        self.register_buffer("first", first)
+        self.register_buffer("values", None)
 
 
-class SharedWeight(ABC):
+class SharedWeight(nn.Module, ABC):
     """Weights (rows, columns, taps) that tasks read, claim and give back."""
 
+    claims: MutableMapping[str, Claim]  # in the order in which tasks were learned
+
     def __init__(self, rows: int, columns: int, taps: int, std: float, seed: int) -> None:
+        super().__init__()
         self.rows, self.columns, self.taps, self.std, self.seed = rows, columns, taps, std, seed
-        self.claims: dict[str, Claim] = {}  # in the order in which tasks were learned
+        self.attach(TaskTable(), 0)
+
+    def attach(self, table: TaskTable, number: int) -> None:
+        """Keep claims in `table`, under the number of the layer."""
+        self.claims = table.column(f"claim{number}")
         self._tables: tuple[Tensor, Tensor] | None = None  # rows and columns of all claims
+        self._claimed: list[Claim] | None = None
+
+    def claimed(self) -> list[Claim]:
+        """The claims of all tasks, looked up once between two changes."""
+        if self._claimed is None:
+            self._claimed = list(self.claims.values())
+        return self._claimed
+
+    def changed(self) -> None:
+        self._tables = self._claimed = None
 
     def untrained(self, rows: Tensor, columns: Tensor) -> Tensor:
         """What the edges rows × columns are before any task: (rows, columns, taps)."""
-        return standard_normal(self.seed, rows, columns, self.taps).mul_(self.std)
+        normal = standard_normal(self.seed, rows.cpu(), columns.cpu(), self.taps).mul_(self.std)
+        return normal.to(rows.device)
 
     @abstractmethod
     def read(self, rows: Tensor, columns: Tensor) -> Tensor:
@@ -75,7 +101,7 @@ class SharedWeight(ABC):
     def met(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Which tasks use which of `rows` and of `columns`: (tasks, n) bool each."""
         if self._tables is None:
-            claims = self.claims.values()
+            claims = self.claimed()
             self._tables = (
                 torch.stack([claim.rows for claim in claims]),
                 torch.stack([claim.columns for claim in claims]),
@@ -87,8 +113,8 @@ class SharedWeight(ABC):
 
     def uses(self, rows: Tensor, columns: Tensor) -> Tensor:
         """How many tasks use each edge of the slice: (rows, columns)."""
-        if not self.claims:
-            return torch.zeros(len(rows), len(columns))
+        if not self.claimed():
+            return torch.zeros(len(rows), len(columns), device=rows.device)
         mine, theirs = self.met(rows, columns)
         return mine.float().T @ theirs.float()
 
@@ -98,28 +124,30 @@ class SharedWeight(ABC):
 
     def free_share(self, columns: Tensor | None = None) -> Tensor:
         """For every row, the free share of its edges to `columns` (default all): (rows,)."""
-        columns = torch.arange(self.columns) if columns is None else columns
-        if not self.claims:
+        if not self.claimed():
             return torch.ones(self.rows)
-        few = max(1, AT_ONCE // max(len(columns), len(self.claims)))
-        parts = torch.arange(self.rows).split(few)  # type: ignore[no-untyped-call]
+        device = self.claimed()[0].rows.device
+        columns = torch.arange(self.columns, device=device) if columns is None else columns
+        few = max(1, AT_ONCE // max(len(columns), len(self.claimed())))
+        rows = torch.arange(self.rows, device=device)
+        parts = rows.split(few)  # type: ignore[no-untyped-call]
         return torch.cat([self.free(part, columns).float().mean(1) for part in parts])
 
     def room(self) -> float:
         """The share of all edges that no task uses."""
-        owned = sum(int(claim.first.sum()) for claim in self.claims.values())  # each by one task
+        owned = sum(int(claim.first.sum()) for claim in self.claimed())  # each by one task
         return 1 - owned / (self.rows * self.columns)
 
     def claim(self, task: str, rows: Tensor, columns: Tensor, values: Tensor) -> None:
         """A task uses the slice from now on, and owns those of its edges that nobody used."""
         self.claims[task] = Claim(rows, columns, self.free(rows, columns))
-        self._tables = None
+        self.changed()
         self.put(task, values)
 
     def owned(self, task: str) -> Tensor:
         """The values of the edges that `task` owns, as they are kept: (edges, taps)."""
         claim = self.claims[task]
-        return kept(self.read(claim.rows, claim.columns)[claim.first])
+        return rounded(self.read(claim.rows, claim.columns)[claim.first])
 
     def release(self, task: str) -> None:
         """A task no longer uses its slice. What others use moves to the earliest of them."""
@@ -134,24 +162,26 @@ class SharedWeight(ABC):
                     orphans &= ~cells
         self.forget(task, orphans)
         del self.claims[task]
-        self._tables = None
+        self.changed()
 
     def resize(self, rows: int, columns: int) -> None:
         """Grow to rows × columns; ids are only appended, so old edges keep their place and bits."""
         self.rows, self.columns = rows, columns
 
 
-def kept(values: Tensor) -> Tensor:
-    """Values as a claim keeps them; what is larger than 16 bits can say becomes the largest."""
+def rounded(values: Tensor) -> Tensor:
+    """Values as a claim keeps them; what 16 bits cannot express becomes the largest number."""
     return values.clamp(-LARGEST, LARGEST).to(KEPT)
 
 
-class HeldWeight(SharedWeight):
+class StoredWeight(SharedWeight):
     """All values in memory: what unprotected training needs, where every edge may change."""
+
+    values: Tensor
 
     def __init__(self, rows: int, columns: int, taps: int, std: float, seed: int) -> None:
         super().__init__(rows, columns, taps, std, seed)
-        self.values = self.untrained(torch.arange(rows), torch.arange(columns))
+        self.register_buffer("values", self.untrained(torch.arange(rows), torch.arange(columns)))
 
     def read(self, rows: Tensor, columns: Tensor) -> Tensor:
         return self.values[rows.unsqueeze(1), columns]
@@ -162,7 +192,7 @@ class HeldWeight(SharedWeight):
 
     def put(self, task: str, values: Tensor) -> None:
         claim = self.claims[task]
-        old, new = self.read(claim.rows, claim.columns), kept(values).to(values.dtype)
+        old, new = self.read(claim.rows, claim.columns), rounded(values).to(values.dtype)
         self.write(claim.rows, claim.columns, torch.where(claim.first.unsqueeze(2), new, old))
 
     def move(self, task: str, heir: str, cells: Tensor) -> None:
@@ -175,7 +205,76 @@ class HeldWeight(SharedWeight):
 
     def resize(self, rows: int, columns: int) -> None:
         if (rows, columns) != (self.rows, self.columns):
-            values = self.untrained(torch.arange(rows), torch.arange(columns))
+            device = self.values.device
+            ids = torch.arange(rows, device=device), torch.arange(columns, device=device)
+            values = self.untrained(*ids)
             values[: self.rows, : self.columns] = self.values
             self.values = values
         super().resize(rows, columns)
+
+
+class GeneratedWeight(SharedWeight):
+    """Claimed edges in memory; all others are computed from the seed whenever they are read.
+
+    So memory follows what was learned and not the width of the network.
+    """
+
+    def put(self, task: str, values: Tensor) -> None:
+        claim = self.claims[task]
+        claim.values = rounded(values[claim.first])
+
+    def owned(self, task: str) -> Tensor:
+        values = self.claims[task].values
+        assert values is not None
+        return values
+
+    def read(self, rows: Tensor, columns: Tensor) -> Tensor:
+        device = rows.device
+        values = torch.empty(len(rows), len(columns), self.taps, device=device)
+        missing = torch.ones(len(rows), len(columns), dtype=torch.bool, device=device)
+        claims = self.claimed()
+        if claims:
+            mine, theirs = self.met(rows, columns)
+            for number in torch.nonzero(mine.any(1) & theirs.any(1)).flatten().tolist():
+                at = torch.nonzero(mine[number]).flatten(), torch.nonzero(theirs[number]).flatten()
+                _fill(claims[number], rows, columns, at, values, missing)
+        bare = missing.any(1)
+        if bool(bare.any()):
+            untrained = self.untrained(rows[bare], columns)
+            gaps = missing[bare].unsqueeze(2)
+            values[bare] = torch.where(gaps, untrained, values[bare])
+        return values
+
+    def move(self, task: str, heir: str, cells: Tensor) -> None:
+        claim = self.claims[heir]
+        whole = self._whole(heir)
+        whole[cells] = self._whole(task)[cells]
+        claim.values = whole[claim.first | cells]
+
+    def _whole(self, task: str) -> Tensor:
+        """What `task` owns, each edge in its place: (row blocks, column blocks, taps)."""
+        first, values = self.claims[task].first, self.owned(task)
+        whole = torch.empty(*first.shape, self.taps, dtype=KEPT, device=values.device)
+        whole[first] = values
+        return whole
+
+    def forget(self, task: str, cells: Tensor) -> None:
+        pass  # the values go with the claim
+
+
+def _fill(
+    claim: Claim, rows: Tensor, columns: Tensor, at: tuple[Tensor, Tensor], values: Tensor,
+    missing: Tensor,
+) -> None:  # fmt: skip
+    """Fill in the cells that a claim owns, at those rows and columns that it has."""
+    assert claim.values is not None
+    at_rows, at_columns = at
+    blocks = (
+        (rows[at_rows] % len(claim.rows)).unsqueeze(1),
+        columns[at_columns] % len(claim.columns),
+    )
+    cells = claim.first[blocks]  # (rows found, columns found)
+    place = (claim.first.flatten().cumsum(0) - 1).view_as(claim.first)[blocks]
+    row, column = torch.nonzero(cells, as_tuple=True)
+    values[at_rows[row], at_columns[column]] = claim.values[place[cells]].to(values.dtype)
+    missing[at_rows[row], at_columns[column]] = False

@@ -28,6 +28,6 @@ def conv_small(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
         parts += [
             kind.conv(width, 3, padding=1, activate=False),
             MaxPool(2),
-            Activation(kind.unit),
+            Activation(kind.activation),
         ]
     return nn.Sequential(*parts, kind.conv(last, 3, padding=1), GlobalPool())

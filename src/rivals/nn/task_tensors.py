@@ -20,7 +20,7 @@ from rivals.nn.rival_network import RivalNetwork
 
 def pack_winners(winners: Tensor, bits: int) -> Tensor:
     """Unit numbers (blocks,) → bytes, `bits` bits each."""
-    digits = (winners.numpy()[:, None] >> np.arange(bits)) & 1
+    digits = (winners.cpu().numpy()[:, None] >> np.arange(bits)) & 1
     return torch.from_numpy(np.packbits(digits.astype(np.uint8).flatten()))
 
 
@@ -64,12 +64,12 @@ def load_task(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> N
         winners = unpack_winners(tensors[name], rivals.blocks, int(name.removeprefix(prefix)))
         if int(winners.max()) >= rivals.units:
             raise damaged(task, f"names unit {int(winners.max())} of {rivals.units}")
-        rivals.winners[task] = winners
+        rivals.winners[task] = winners.to(network.device)
     for number, layer in enumerate(network.layers()):
-        layer.norm.begin(task, layer.rivals.blocks)
+        layer.norm.begin(task, layer.rivals.blocks, device=network.device)
         layer.norm.state(task).load(_under(tensors, f"layer{number}.norm."))
     classes, width, positions = tensors["head.weight"].shape
-    network.heads.begin(task, Head(classes, width, positions, live=1, seed=0))
+    network.heads[task] = Head(classes, width, positions, active=1, seed=0).to(network.device)
     network.heads[task].load(_under(tensors, "head."))
 
 
@@ -81,8 +81,8 @@ def load_claims(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) ->
         values = tensors[f"layer{number}.claimed"]
         if values.shape != (int(first.sum()), layer.weight.taps):
             raise damaged(task, f"has {tuple(values.shape)} weights in layer {number}")
-        whole = torch.zeros(*first.shape, layer.weight.taps)
-        whole[first] = values.to(whole.dtype)
+        whole = torch.zeros(*first.shape, layer.weight.taps, device=first.device)
+        whole[first] = values.to(whole)
         layer.weight.claim(task, rows, columns, whole)
 
 

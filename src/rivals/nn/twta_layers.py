@@ -23,22 +23,24 @@ from rivals.nn.activations import Activations
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.convolve import convolve
 from rivals.nn.cut import conv2d, cutting, linear, run
-from rivals.nn.generated_weight import GeneratedWeight
-from rivals.nn.shared_weight import HeldWeight, SharedWeight
+from rivals.nn.shared_weight import GeneratedWeight, SharedWeight, StoredWeight
 from rivals.nn.task_norm import TaskNorm
+from rivals.nn.task_state import TaskTable
 from rivals.nn.training_copy import TrainingCopy
 
 
 class TWTALayer(nn.Module):
     """What dense and convolutional layers share: rivals, one weight, a norm per task.
 
-    `rivals` may be shared with other layers, whose units then win together. `unit` is "relu" or
-    "linear" (the paper's letter). `activate=False` leaves the ReLU to whoever adds flows up. `held`
-    keeps all weights in memory; otherwise those that nobody claimed are generated when read.
+    `rivals` may be shared with other layers, whose units then win together. `activation` is "relu"
+    or "linear", as in the paper. `activate=False` leaves the ReLU to a later layer, for instance
+    after an addition. `stored` keeps all weights in memory; otherwise those that no task claimed
+    are computed from the seed when they are read.
     """
 
     weight: SharedWeight
-    work: TrainingCopy  # while a task is learned
+    table: TaskTable
+    training_copy: TrainingCopy  # while a task is learned
 
     def __init__(
         self,
@@ -46,20 +48,29 @@ class TWTALayer(nn.Module):
         units: int,
         *,
         rivals: RivalBlocks | None = None,
-        unit: str = "relu",
+        activation: str = "relu",
         norm: str = "batch",
         activate: bool = True,
-        initial: str = "live",
-        held: bool = False,
+        init: str = "active",
+        stored: bool = False,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self.rivals = rivals or RivalBlocks(blocks, units)
         self.norm = TaskNorm(norm)
-        self.active = activate and unit == "relu"
-        self.unit, self.initial, self.held, self.seed = unit, initial, held, seed
+        self.rectify = activate and activation == "relu"
+        self.activation, self.init, self.stored, self.seed = activation, init, stored, seed
         self.source: RivalBlocks | None = None
         self.wired = False
+        self.attach(TaskTable(), 0)
+
+    def attach(self, table: TaskTable, number: int) -> None:
+        """Keep what belongs to tasks in `table`, under the number of this layer."""
+        object.__setattr__(self, "table", table)  # the network owns it, not the layer
+        self.number = number
+        self.norm.attach(table, number)
+        if self.wired:
+            self.weight.attach(table, number)
 
     def taps_of(self, flow: Activations, columns: int) -> int:
         """How many weights an edge has."""
@@ -81,16 +92,17 @@ class TWTALayer(nn.Module):
         """Take the input's shape and draw the untrained weights for it."""
         self.source = flow.source
         columns = flow.source.count if flow.source else flow.values.shape[1]
-        live = flow.source.blocks if flow.source else columns
-        taps = self.taps_of(flow, live)
-        gain = 2.0 if self.unit == "relu" else 1.0
-        if self.initial == "live":  # only one unit of a block is live: that is the fan
-            std = math.sqrt(gain / (live * taps))
+        active = flow.source.blocks if flow.source else columns
+        taps = self.taps_of(flow, active)
+        gain = 2.0 if self.activation == "relu" else 1.0
+        if self.init == "active":  # only one unit of a block is active: that is the fan-in
+            std = math.sqrt(gain / (active * taps))
         else:  # "glorot", on the full width, as the paper has it
             kernel = taps if isinstance(self, TWTAConv2d) else 1
             std = math.sqrt(2.0 / (columns * taps + self.rivals.count * kernel))
-        kind = HeldWeight if self.held else GeneratedWeight
+        kind = StoredWeight if self.stored else GeneratedWeight
         self.weight = kind(self.rivals.count, columns, taps, std, self.seed)
+        self.weight.attach(self.table, self.number)
         self.wired = True
 
     def fit(self) -> None:
@@ -100,26 +112,30 @@ class TWTALayer(nn.Module):
         )
 
     def columns(self, flow: Activations) -> Tensor:
-        return torch.arange(self.weight.columns) if flow.ids is None else flow.ids
+        if flow.ids is None:
+            return torch.arange(self.weight.columns, device=flow.device)
+        return flow.ids
 
     def forward(self, flow: Activations) -> Activations:
         if not self.wired:
             self.wire(flow)
-        live = flow.selection.live(self.rivals)
-        weight = flow.selection.weight(self, live.ids, self.columns(flow))
+        active = flow.selection.active(self.rivals)
+        weight = flow.selection.weight(self, active.ids, self.columns(flow))
         if cutting(flow.values):
             factor, offset = self.norm.folded(flow.task)
             bias = offset.expand(len(weight))
             values = run(self.plain(weight * factor.view(-1, 1, 1), bias), flow.values)
         else:
-            values = self.norm(self.connect(flow.values, weight), flow.task, live)
-        if self.active:
+            values = self.norm(self.connect(flow.values, weight), flow.task, active)
+        if self.rectify:
             values = run(nn.ReLU(), values) if cutting(values) else F.relu_(values)
-        return Activations(values, flow.task, flow.selection, self.rivals, live.ids)
+        return Activations(values, flow.task, flow.selection, self.rivals, active.ids)
 
     def ticket_columns(self, task: str) -> Tensor:
         """The columns a task uses: the winners of the layer before, or the whole input."""
-        return self.source.winner_ids(task) if self.source else torch.arange(self.weight.columns)
+        if self.source:
+            return self.source.winner_ids(task)
+        return torch.arange(self.weight.columns, device=self.rivals.winners[task].device)
 
 
 class TWTALinear(TWTALayer):

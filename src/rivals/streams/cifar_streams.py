@@ -6,7 +6,7 @@ task unknown. Normalisation is GPM's for tasks of 10 and 2 classes, La-MAML's fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pydantic import Field
 
 from rivals.seeds import Seed
 from rivals.streams.class_split import ClassSplit
@@ -23,14 +23,13 @@ GPM = Preprocessing(
 LAMAML = Preprocessing(scale=255.0, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761))
 
 
-@dataclass(frozen=True)
 class CifarSettings(SplitSettings):
     """How CIFAR becomes a stream."""
 
-    class_order: str = "natural"  # natural | seeded
+    class_order: str = Field("natural", description="natural | seeded")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         check_order(self.class_order)
 
 

@@ -7,14 +7,15 @@ classes behind its own fixed permutation of the pixels.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.seeds import Seed
+from rivals.settings import Settings
 from rivals.streams.stream import Benchmark, Stream, StreamItem, stratified, streams
 from rivals.streams.task import Examples, Preprocessing, Task
 
@@ -39,16 +40,15 @@ def _check_shares(test_share: float, validation_share: float) -> None:
             raise RivalsError(f"{name} is {share}, but must lie between 0 and 1.")
 
 
-@dataclass(frozen=True)
-class DigitsSettings:
+class DigitsSettings(Settings):
     """How the digits become a stream."""
 
-    tasks: int = 5  # tasks of 10 / tasks classes each
-    class_order: str = "natural"  # natural | seeded
+    tasks: int = Field(5, description="tasks of 10 / tasks classes each")
+    class_order: str = Field("natural", description="natural | seeded")
     test_share: float = 0.2
-    validation_share: float = 0.1  # of what the test split leaves
+    validation_share: float = Field(0.1, description="of what the test split leaves")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.tasks not in (1, 2, 5, 10):
             raise RivalsError(
                 f"tasks is {self.tasks}, but the ten digits split into 1, 2, 5 or 10."
@@ -58,15 +58,14 @@ class DigitsSettings:
             raise RivalsError(f"class_order is '{self.class_order}'; use natural or seeded.")
 
 
-@dataclass(frozen=True)
-class PermutedSettings:
+class PermutedSettings(Settings):
     """How many permutations the stream has."""
 
     tasks: int = 20
     test_share: float = 0.2
     validation_share: float = 0.1
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         _check_shares(self.test_share, self.validation_share)
         if self.tasks < 1:
             raise RivalsError(f"tasks is {self.tasks}, but a stream has at least one task.")

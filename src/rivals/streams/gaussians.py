@@ -6,13 +6,13 @@ easy for a network that learned another, and none needs more than a perceptron.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.seeds import Seed
+from rivals.settings import Settings
 from rivals.streams.stream import Benchmark, Stream, StreamItem, streams
 from rivals.streams.task import Examples, Preprocessing, Task
 
@@ -21,18 +21,19 @@ GREY, CONTRAST = 128.0, 20.0  # of a pixel: the value of 0, and of one unit
 PREPROCESSING = Preprocessing(scale=255.0, mean=(0.5,), std=(0.25,))
 
 
-@dataclass(frozen=True)
-class GaussianSettings:
+class GaussianSettings(Settings):
     """How many clouds, how far apart, how many points of each."""
 
     tasks: int = 5
-    classes: int = 4  # of a task
-    distance: float = 0.35  # deviation of a class's pixels between classes; within a class it is 1
-    train: int = 200  # images a class
+    classes: int = Field(4, description="of a task")
+    distance: float = Field(
+        0.35, description="deviation of a class's pixels between classes; within a class it is 1"
+    )
+    train: int = Field(200, description="images a class")
     validation: int = 20
     test: int = 50
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         for name in ("tasks", "classes", "train", "validation", "test"):
             if getattr(self, name) < 1:
                 raise RivalsError(f"{name} is {getattr(self, name)}, but must be at least 1.")

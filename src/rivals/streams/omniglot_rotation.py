@@ -9,10 +9,10 @@ Validation follows the same unit: drawings, or single images for `wsn`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.seeds import Seed
@@ -26,17 +26,18 @@ CHARACTERS, WIDTH, TURNS = 1_200, 12, 4
 TEST_SHARE = {"drawing": 0.25, "wsn": 0.25, "nine_to_one": 0.1}
 
 
-@dataclass(frozen=True)
 class OmniglotSettings(SplitSettings):
     """How Omniglot becomes a stream."""
 
     SPLITS: ClassVar[tuple[str, ...]] = tuple(TEST_SHARE)
 
-    split: str = "drawing"  # drawing | wsn | nine_to_one
-    class_order: str = "natural"  # natural | seeded, of the first 1,200 characters
+    split: str = Field("drawing", description="drawing | wsn | nine_to_one")
+    class_order: str = Field(
+        "natural", description="natural | seeded, of the first 1,200 characters"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         check_order(self.class_order)
 
 

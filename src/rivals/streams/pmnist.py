@@ -7,9 +7,8 @@ Pixels are normalised as GPM and WSN do; `pmnist-1000` only divides by 255, as G
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,19 +23,17 @@ NORMALISED = Preprocessing(scale=255.0, mean=(0.1307,), std=(0.3081,))
 PLAIN = Preprocessing(scale=255.0, mean=(0.0,), std=(1.0,))
 
 
-@dataclass(frozen=True)
 class PermutedMnistSettings(SplitSettings):
     """How MNIST becomes a stream of permutations."""
 
-    pad: int = 28  # 28 for the MLP | 32 for the convolutional networks
+    pad: int = Field(28, description="28 for the MLP | 32 for the convolutional networks")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         if self.pad not in (28, 32):
             raise RivalsError(f"pad is {self.pad}; use 28 or 32.")
 
 
-@dataclass(frozen=True)
 class ThousandSettings(PermutedMnistSettings):
     """The same with 1,000 training images a task."""
 

@@ -11,28 +11,33 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.seeds import Seed
+from rivals.settings import Settings
 from rivals.streams.data.loading import Loaded
 from rivals.streams.stream import stratified
 
 
-@dataclass(frozen=True)
-class SplitSettings:
+class SplitSettings(Settings):
     """What every stream on official data can be told."""
 
     SPLITS: ClassVar[tuple[str, ...]] = ("official", "random_9_1")
 
-    tasks: int = 0  # the first so many; 0 = all
-    split: str = "official"  # official | random_9_1, over training and test images together
-    validation_share: float = 0.05  # of the training images, class by class
-    per_class: int = 0  # at most so many training images a class; 0 = all
+    tasks: int = Field(0, description="the first so many; 0 = all")
+    split: str = Field(
+        "official", description="official | random_9_1, over training and test images together"
+    )
+    validation_share: float = Field(0.05, description="of the training images, class by class")
+    per_class: int = Field(0, description="at most so many training images a class; 0 = all")
     test_per_class: int = 0
-    duplicates: str = "drop"  # drop | keep training images that are, pixel for pixel, test images
+    duplicates: str = Field(
+        "drop", description="drop | keep training images that are, pixel for pixel, test images"
+    )
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.split not in self.SPLITS:
             raise RivalsError(f"split is '{self.split}'; use {' or '.join(self.SPLITS)}.")
         if self.duplicates not in ("drop", "keep"):

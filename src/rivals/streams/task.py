@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,9 +18,11 @@ class Preprocessing:
 
     def __call__(self, images: Tensor) -> Tensor:
         """(n, channels, height, width) bytes → the same shape in float32."""
-        shape = (1, -1, 1, 1)
-        factor = torch.tensor([1 / (self.scale * s) for s in self.std]).view(shape)
-        offset = torch.tensor([m / s for m, s in zip(self.mean, self.std, strict=True)]).view(shape)
+        shape, device = (1, -1, 1, 1), images.device
+        factors = [1 / (self.scale * s) for s in self.std]
+        offsets = [m / s for m, s in zip(self.mean, self.std, strict=True)]
+        factor = torch.tensor(factors, device=device).view(shape)
+        offset = torch.tensor(offsets, device=device).view(shape)
         return images.to(torch.float32, copy=True).mul_(factor).sub_(offset)
 
 
@@ -58,3 +60,10 @@ class Batch:
     task: str
     index: Tensor  # (n,) int64
     raw: Tensor  # (n, channels, height, width) uint8
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+        if self.images.device == device:
+            return self
+        fields = ("images", "labels", "index", "raw")
+        return replace(self, **{name: getattr(self, name).to(device) for name in fields})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pydantic import Field
 
 from rivals.errors import RivalsError
 from rivals.seeds import Seed
@@ -15,15 +15,14 @@ from rivals.streams.task import Preprocessing
 IMAGENET = Preprocessing(scale=255.0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
-@dataclass(frozen=True)
 class TinyImageNetSettings(SplitSettings):
     """How Tiny-ImageNet becomes a stream."""
 
-    class_order: str = "natural"  # natural | seeded
-    image_size: int = 64  # 64 | 32
+    class_order: str = Field("natural", description="natural | seeded")
+    image_size: int = Field(64, description="64 | 32")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         check_order(self.class_order)
         if self.image_size not in (32, 64):
             raise RivalsError(f"image_size is {self.image_size}; use 64 or 32.")

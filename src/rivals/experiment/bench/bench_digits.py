@@ -12,6 +12,7 @@ from rivals.experiment.bench.bench_row import Row, at_least, at_most
 from rivals.experiment.bench.bench_sizes import Sizes
 from rivals.experiment.run_settings import resolve
 from rivals.learn.method import methods
+from rivals.learn.trainer import Trainer
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.stream import StreamItem, streams
@@ -57,9 +58,7 @@ def digits_ticket(sizes: Sizes) -> tuple[Ticket, StreamItem]:
     lesson = streams["digits"].build(settings.stream, Seed(0).child("stream")).lesson(0)
     shape = (1, 8, 8)
     method = methods["twta"](NetworkPlan(settings.network, shape), settings.training, Seed(0))
-    method.start(lesson.task)
-    method.learn(lesson.task, lambda step: None)
-    method.finish(lesson.task)
+    Trainer(method).fit(lesson.task)
     task = lesson.task
     network = method.ticket(task.name)
     return Ticket(network, task.name, task.classes, task.preprocessing, shape), lesson

@@ -11,7 +11,7 @@ from rivals.experiment.bench.bench_row import Row, at_most
 from rivals.experiment.bench.bench_sizes import TINY, Sizes
 from rivals.experiment.bench.noise_stream import NoiseSettings
 from rivals.experiment.bench.steps import plain_training
-from rivals.experiment.run_settings import Settings
+from rivals.experiment.run_settings import RunSettings
 from rivals.experiment.start import prepare
 from rivals.learn.method import StepResult
 from rivals.learn.twta import TWTA
@@ -36,14 +36,14 @@ class TimedTWTA(TWTA):
 
 def loop_row(sizes: Sizes) -> Row:
     """One run of one task in a folder of its own, thrown away afterwards."""
-    settings = Settings(
+    settings = RunSettings(
         benchmark="rivals.experiment.bench.noise_stream:benchmark",
         method="rivals.experiment.bench.bench_loop:TimedTWTA",
         preset="default",
         seed=0,
-        stream=NoiseSettings(1, sizes.loop_images, sizes.classes, side=sizes.side),
+        stream=NoiseSettings(images=sizes.loop_images, classes=sizes.classes, side=sizes.side),
         network=sizes.plan("alexnet").settings,
-        training=TWTA.settings_class(batch=sizes.batch, epochs=sizes.loop_epochs),
+        training=TWTA.settings_class(batch_size=sizes.batch, epochs=sizes.loop_epochs),
     )
     plain_training("alexnet", TINY, True, "contiguous")  # torch loads much with its first optimiser
     with tempfile.TemporaryDirectory() as folder:

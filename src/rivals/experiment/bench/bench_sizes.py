@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 
@@ -35,14 +36,16 @@ class Sizes:
     def shape(self) -> tuple[int, int, int]:
         return 3, self.side, self.side
 
-    def plan(self, network: str, weights: str = "generated") -> NetworkPlan:
+    def plan(
+        self, network: str, storage: Literal["generated", "stored"] = "generated"
+    ) -> NetworkPlan:
         """`alexnet`, `resnet18` or `wide`, as networks of rivals."""
         widths = {"alexnet": self.alexnet, "resnet18": self.resnet, "wide": self.wide}[network]
         settings = NetworkSettings(
-            network="alexnet" if network == "alexnet" else "resnet18",
+            architecture="alexnet" if network == "alexnet" else "resnet18",
             widths=widths,
             units=self.wide_units if network == "wide" else self.units,
-            weights=weights,
+            storage=storage,
         )
         return NetworkPlan(settings, self.shape)
 

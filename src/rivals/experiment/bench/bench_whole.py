@@ -10,7 +10,9 @@ from rivals.experiment.bench.bench_sizes import Sizes
 from rivals.experiment.bench.noise_stream import noise_task
 from rivals.experiment.bench.steps import method_of, plain_layouts
 from rivals.experiment.bench.timing import Times, fastest, quartiles, timed
+from rivals.learn.callbacks import OnStep
 from rivals.learn.method import Method, StepResult
+from rivals.learn.trainer import Trainer
 from rivals.streams.task import Task
 
 LOOKS = 5  # dense steps of each layout while a task is learned, evenly spaced
@@ -45,9 +47,7 @@ def whole_task(method: Method, task: Task, beside: DenseBeside) -> float:
     """CPU seconds to open a task, learn it, claim its edges and cut its ticket."""
     beside.spent = 0.0
     start = time.process_time()
-    method.start(task)
-    method.learn(task, beside.watch)
-    method.finish(task)
+    Trainer(method, [OnStep(beside.watch)]).fit(task)
     method.ticket(task.name)
     return time.process_time() - start - beside.spent
 

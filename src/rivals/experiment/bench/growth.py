@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from rivals.experiment.bench.bench_row import Row, at_most
@@ -51,7 +50,7 @@ def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
 def network() -> NetworkPlan:
     """The paper's LeNet on pictures of the bundled digits' size, with room for many tasks."""
     widths = (2 * UNITS, 6 * UNITS, 50 * UNITS)
-    return NetworkPlan(NetworkSettings("lenet", widths, UNITS), SHAPE)
+    return NetworkPlan(NetworkSettings(architecture="lenet", widths=widths, units=UNITS), SHAPE)
 
 
 class Filled:
@@ -59,14 +58,14 @@ class Filled:
 
     def __init__(self, tasks: int, sizes: Sizes) -> None:
         self.sizes = sizes
-        self.method = method_of(network(), **PHASES["settled"], grow="never")
+        self.method = method_of(network(), **PHASES["settled"], enabled=False)
         store(self.method, noise_task(SHAPE, sizes.batch, sizes.classes), tasks)
 
     def steps(self, phase: str) -> PhaseSteps:
         """Open a task of its own for `phase`."""
         number = list(PHASES).index(phase)
         task = noise_task(SHAPE, self.sizes.batch, self.sizes.classes, number)
-        self.method.settings = replace(self.method.settings, **PHASES[phase])
+        self.method.settings = type(self.method.settings).from_paths(PHASES[phase])
         return PhaseSteps(self.method, task, self.sizes.batch)
 
 

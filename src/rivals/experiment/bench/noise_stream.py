@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from rivals.seeds import Seed
+from rivals.settings import Settings
 from rivals.streams.stream import Benchmark, Stream, StreamItem
 from rivals.streams.task import Examples, Preprocessing, Task
 
@@ -15,12 +15,11 @@ PREPROCESSING = Preprocessing(255.0, (0.5,), (0.25,))
 TEST_SHARE = 5  # one test image for so many training images
 
 
-@dataclass(frozen=True)
-class NoiseSettings:
+class NoiseSettings(Settings):
     """How many tasks of how many pictures of which size."""
 
     tasks: int = 1
-    images: int = 400  # for training
+    images: int = Field(400, description="for training")
     classes: int = 10
     channels: int = 3
     side: int = 32
@@ -60,5 +59,5 @@ benchmark = Benchmark(NoiseSettings, NoiseStream)
 
 def noise_task(shape: tuple[int, int, int], images: int, classes: int, index: int = 0) -> Task:
     """One task of noise, without its test images."""
-    settings = NoiseSettings(1, images, classes, shape[0], shape[1])
+    settings = NoiseSettings(images=images, classes=classes, channels=shape[0], side=shape[1])
     return NoiseStream(settings, Seed(0)).lesson(index).task

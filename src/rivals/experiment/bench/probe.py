@@ -20,6 +20,8 @@ from rivals.experiment.bench.bench_sizes import TINY, Sizes
 from rivals.experiment.bench.machine import peak_memory
 from rivals.experiment.bench.noise_stream import noise_task
 from rivals.experiment.bench.steps import method_of, plain_training
+from rivals.learn.callbacks import OnStep
+from rivals.learn.trainer import Trainer
 
 PAGE = 4096  # bytes; what is too small to be seen counts as one
 
@@ -45,16 +47,14 @@ def warm_up() -> None:
         learn(network, TINY, "generated")
 
 
-def learn(network: str, sizes: Sizes, weights: str, **settings: Any) -> tuple[float, float, int]:
+def learn(network: str, sizes: Sizes, storage: Any, **settings: Any) -> tuple[float, float, int]:
     """A short task with our method: its first loss, its last, and the weights of the network."""
     method = method_of(
-        sizes.plan(network, weights), batch=sizes.batch, epochs=1, compete=0.5, **settings
+        sizes.plan(network, storage), batch_size=sizes.batch, epochs=1, share=0.5, **settings
     )  # fmt: skip
     task = noise_task(sizes.shape, sizes.memory_steps * sizes.batch, sizes.classes)
     losses: list[float] = []
-    method.start(task)
-    method.learn(task, lambda step: losses.append(step.loss))
-    method.finish(task)
+    Trainer(method, [OnStep(lambda step: losses.append(step.loss))]).fit(task)
     return losses[0], losses[-1], method.full_weights()
 
 

@@ -15,21 +15,21 @@ from rivals.streams.task import Batch, Task
 
 MANY = 1_000_000  # steps of a task that never ends, so that no phase does
 PHASES: dict[str, dict[str, Any]] = {
-    "settled": {"compete": 0.0},
-    "competing": {"compete": 1.0, "live": 1, "live_end": 1},
-    "relaxed": {"compete": 1.0, "way": "relaxed", "contenders": 0},
+    "settled": {"share": 0.0},
+    "competing": {"share": 1.0},
+    "relaxed": {"share": 1.0, "gating": "relaxed", "contenders": 0},
 }
 
 
 def method_of(plan: NetworkPlan, name: str = "twta", **settings: Any) -> Method:
     """A fresh method with default settings but for those given."""
     cls = methods[name]
-    return cls(plan, cls.settings_class(**settings), Seed(0))
+    return cls(plan, cls.settings_class.from_paths(settings), Seed(0))
 
 
 def first_batch(task: Task, size: int) -> Batch:
     """A batch of a task, prepared."""
-    return next(epoch([task], methods["twta"].settings_class(batch=size).batching, Seed(0)))
+    return next(epoch([task], methods["twta"].settings_class(batch_size=size).batching, Seed(0)))
 
 
 class PhaseSteps:

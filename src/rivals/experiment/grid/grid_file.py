@@ -26,7 +26,7 @@ import yaml
 
 from rivals.errors import RivalsError, unknown
 from rivals.experiment.grid.expectations import Band, parse
-from rivals.experiment.run_settings import Settings, parse_overrides, resolve
+from rivals.experiment.run_settings import RunSettings, parse_overrides, resolve
 from rivals.learn.method import methods as known_methods
 
 DEFAULTS = {
@@ -58,7 +58,7 @@ class Planned:
         """What it has in common with the same run of another seed."""
         return (self.benchmark, self.method, self.preset, self.name, *self.changes)
 
-    def settings(self) -> Settings:
+    def settings(self) -> RunSettings:
         """Complete settings, or one sentence that names the run."""
         try:
             changes = parse_overrides(list(self.changes))

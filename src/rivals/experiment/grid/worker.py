@@ -14,21 +14,19 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rivals.errors import RivalsError
+from rivals.errors import Interrupted, RivalsError
+from rivals.experiment.loop import Run, RunCallback
 from rivals.io.files import BusyError
-
-if TYPE_CHECKING:
-    from rivals.experiment.loop import Run
-    from rivals.experiment.results import Results
-    from rivals.learn.method import Method, StepResult
+from rivals.learn.method import StepResult
+from rivals.learn.trainer import Trainer
 
 EVERY = 0.25  # seconds between two words about progress
 
 
-class Speaker:
-    """A watcher that tells the parent how far the run is."""
+class Speaker(RunCallback):
+    """Tells the parent process how far the run is."""
 
     def __init__(self, channel: int) -> None:
         self.channel, self.tasks, self.task, self.spoke = channel, 1, "", 0.0
@@ -44,20 +42,23 @@ class Speaker:
         share = min(1.0, (done + within) / self.tasks)
         self.say(task=self.task, number=number, tasks=self.tasks, share=share)
 
-    def begins(self, task: str, method: Method) -> None:
-        self.task = task
-        self.progress(len([name for name in method.known if name != task]), 0.0)
+    def on_task_begin(self, trainer: Trainer) -> None:
+        self.task = trainer.task.name
+        self.progress(self.done(trainer), 0.0)
 
-    def steps(self, step: StepResult, method: Method) -> None:
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
         now = time.monotonic()
         if now - self.spoke >= EVERY:
             self.spoke = now
-            at = method.position
+            at = trainer.method.position
             within = min(1.0, at.step / at.steps) if at.steps else 0.0
-            self.progress(len([name for name in method.known if name != self.task]), within)
+            self.progress(self.done(trainer), within)
 
-    def ends(self, results: Results) -> None:
-        self.progress(len(results.content["tasks"]), 0.0)
+    def done(self, trainer: Trainer) -> int:
+        return len([name for name in trainer.method.known if name != self.task])
+
+    def on_results(self, run: Run) -> None:
+        self.progress(len(run.results.content["tasks"]), 0.0)
 
 
 def main() -> int:
@@ -76,8 +77,6 @@ def main() -> int:
 
 def go(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> tuple[str, str]:
     """Carry a job out; how it ended, and why."""
-    from rivals.experiment.loop import Interrupted
-
     try:
         run = _prepared(job, speaker, stop)
         speaker.tasks = run.stream.length
@@ -105,7 +104,7 @@ def _prepared(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> R
     changes = parse_overrides(job["changes"])
     settings = resolve(job["benchmark"], job["method"], job["preset"], job["seed"], changes)
     resume = (folder / "config.yaml").exists()
-    options = (speaker, stop.is_set, job["save_every"])
+    options = ((speaker,), stop.is_set, job["save_every"])
     try:
         return prepare(settings, folder, resume, *options)
     except RivalsError:

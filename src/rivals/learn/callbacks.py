@@ -1,0 +1,171 @@
+"""Callbacks of the trainer: progress, stopping, early stopping with the best weights, budgets.
+
+class PrintLoss(Callback):
+    def on_step(self, trainer, result):
+        print(result.loss)
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rivals.errors import Interrupted, RivalsError
+from rivals.io.process_memory import peak_memory
+
+if TYPE_CHECKING:
+    from rivals.learn.method import StepResult
+    from rivals.learn.trainer import Trainer
+
+IMAGES = 64  # evaluated at once
+MEMORY_EVERY = 50  # steps between two readings of memory
+TRUSTED_STEPS = 5  # before their mean time is trusted
+
+
+class Callback:
+    """What a trainer calls. Override what you need."""
+
+    def on_task_begin(self, trainer: Trainer) -> None:
+        """The task is open, no step was made."""
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """After every step."""
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        """After the last step, before the method closes the task."""
+
+    def on_task_end(self, trainer: Trainer) -> None:
+        """The task is learned."""
+
+
+class OnStep(Callback):
+    """Calls a function with the result of every step."""
+
+    def __init__(self, function: Callable[[StepResult], None]) -> None:
+        self.function = function
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        self.function(result)
+
+
+class StopOnRequest(Callback):
+    """Stops at once, by raising `Interrupted`, when `asked` says so."""
+
+    def __init__(self, asked: Callable[[], bool]) -> None:
+        self.asked = asked
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        if self.asked():
+            raise Interrupted
+
+
+class TimeLimit(Callback):
+    """Brings the end nearer if the remaining seconds would not last to it.
+
+    `left` says how many seconds training may still take; `refuse` is called with the mean seconds
+    of a step if there is time for fewer than `fewest` steps.
+    """
+
+    def __init__(
+        self, left: Callable[[], float], fewest: int, refuse: Callable[[float, int], None]
+    ) -> None:
+        self.left, self.fewest, self.refuse = left, fewest, refuse
+        self.began = 0.0
+
+    def on_task_begin(self, trainer: Trainer) -> None:
+        self.began = time.monotonic()
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        at, left = trainer.method.position, self.left()
+        if math.isinf(left) or at.step < TRUSTED_STEPS:
+            return
+        each = (time.monotonic() - self.began) / at.step
+        possible = at.step + max(0, int(left / each))
+        if possible < self.fewest:
+            self.refuse(each, self.fewest)
+        if possible < at.steps:
+            trainer.end_at(max(at.step, possible), "minutes")
+
+
+class MemoryLimit(Callback):
+    """Refuses to go on when the process has taken more memory than allowed."""
+
+    def __init__(self, megabytes: float) -> None:
+        self.megabytes = megabytes
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        if trainer.method.position.step % MEMORY_EVERY == 1:
+            taken = peak_memory() / 1e6
+            if taken > self.megabytes:
+                raise RivalsError(
+                    f"Learning took {taken:.0f} MB, but {self.megabytes:g} MB are allowed; allow "
+                    "more with --ram, or use fewer or smaller pictures. Nothing was changed."
+                )
+
+
+class EarlyStopping(Callback):
+    """Stops when validation accuracy no longer rises, and keeps the best weights.
+
+    After `patience` checks without a better one the end is brought near: `cooling` of the steps so
+    far remain, in which the learning rate falls to 0. When training ends, the weights of the best
+    check are restored if they were better than the last ones. With fewer than `trusted` validation
+    images training is not cut short, since their accuracy says too little.
+    """
+
+    def __init__(
+        self, every: Callable[[int], int], patience: int = 5, cooling: float = 0.15,
+        trusted: int = 20, told: Callable[[dict[str, Any]], None] = lambda event: None,
+    ) -> None:  # fmt: skip
+        self.every, self.patience, self.cooling = every, patience, cooling
+        self.trusted, self.told = trusted, told
+        self.best, self.since = -1.0, 0  # validation accuracy, checks since then
+        self.weights: list[Tensor] = []  # of the best check
+        self.interval = 1
+
+    def on_task_begin(self, trainer: Trainer) -> None:
+        self.best, self.since, self.weights = -1.0, 0, []
+        self.interval = self.every(trainer.method.position.steps)
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        at = trainer.method.position
+        if at.step % self.interval == 0 and trainer.method.settled and at.step < at.steps:
+            self.check(trainer)
+
+    def check(self, trainer: Trainer) -> None:
+        at, accuracy = trainer.method.position, validation_accuracy(trainer)
+        self.told({"event": "validation", "accuracy": accuracy, "step": at.step})
+        if accuracy > self.best:
+            self.best, self.since = accuracy, 0
+            self.weights = [tensor.detach().clone() for tensor in trainer.method.working_tensors()]
+        else:
+            self.since += 1
+        perfect = self.best == 100 and self.since >= 1
+        enough = len(trainer.task.validation) >= self.trusted and trainer.reason == "planned"
+        if (self.since >= self.patience or perfect) and enough:
+            near = at.step + max(1, round(self.cooling * at.step))
+            if near < at.steps:
+                trainer.end_at(near, "no-longer-better")
+
+    @torch.no_grad()
+    def on_train_end(self, trainer: Trainer) -> None:
+        if self.weights and trainer.method.settled and validation_accuracy(trainer) < self.best:
+            for tensor, best in zip(trainer.method.working_tensors(), self.weights, strict=True):
+                tensor.copy_(best)
+        self.weights = []
+
+
+@torch.no_grad()
+def validation_accuracy(trainer: Trainer) -> float:
+    """Percent right of the validation images of the present task, with the weights as they are."""
+    method, task = trainer.method, trainer.task
+    right, held = 0, task.validation
+    for start in range(0, len(held), IMAGES):
+        images = held.images[start : start + IMAGES].to(method.device)
+        scores = method.logits(task.preprocessing(images), task.name)
+        right += int((scores.argmax(1).cpu() == held.labels[start : start + IMAGES]).sum())
+    return 100 * right / max(1, len(held))

@@ -1,0 +1,165 @@
+"""Settings are pydantic models: types, ranges and help stand in their fields, in one place.
+
+    class OwnSettings(Settings):
+        rate: float = Field(0.1, gt=0, description="step size")
+
+A value that does not fit is refused in one sentence that names the setting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+
+from rivals.errors import RivalsError, unknown
+
+Own = TypeVar("Own", bound="Settings")
+
+
+class Settings(BaseModel):
+    """Settings of one subject; immutable, no unknown names, words of a command line accepted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _sentence(type(self), error) from error
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _from_words(cls, value: Any, info: Any) -> Any:
+        """`8-16` for a tuple, `1e-3` for a number, a number for a word."""
+        hint = cls.model_fields[info.field_name].annotation
+        if get_origin(hint) is tuple:
+            return _items(value)
+        if isinstance(hint, type) and issubclass(hint, Settings) and isinstance(value, Mapping):
+            default = cls.model_fields[info.field_name].default
+            return {**dict(default), **value}  # what is not said stays as this model has it
+        if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        if isinstance(value, bool) and hint in (int, float):
+            raise ValueError("a truth value is no number")
+        if isinstance(value, str) and hint is not str and get_origin(hint) is None:
+            with contextlib.suppress(yaml.YAMLError):
+                value = yaml.safe_load(value)
+        return value
+
+    def model_post_init(self, context: Any) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Refuse settings that do not fit together; overridden where that can happen."""
+
+    @classmethod
+    def from_paths(cls: type[Own], values: Mapping[str, Any]) -> Own:
+        """Settings by their paths, `competition.share`, or by their last words where those are
+        unambiguous."""
+        nested: dict[str, Any] = {}
+        for key, value in values.items():
+            put(nested, find_path(key, [path for path, _ in leaves(cls)]), value)
+        return cls(**nested)
+
+    def replace(self: Own, **changes: Any) -> Own:
+        """A copy with other values, checked as new ones are."""
+        return type(self)(**{**dict(self), **changes})
+
+
+def leaves(model: type[Settings], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting of a model by its dotted name, nested ones last."""
+    nested = []
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+            nested.append((f"{prefix}{name}.", field.annotation))
+        else:
+            yield f"{prefix}{name}", field
+    for path, inner in nested:
+        yield from leaves(inner, path)
+
+
+def find_path(key: str, paths: Sequence[str]) -> str:
+    """The path that is `key`, or the only one that ends in it."""
+    if key in paths:
+        return key
+    found = [path for path in paths if path.endswith(f".{key}")]
+    if len(found) > 1:
+        raise RivalsError(f"Several settings are named '{key}'; write {' or '.join(found)}.")
+    if not found:
+        raise unknown("setting", key, paths)
+    return found[0]
+
+
+def put(values: dict[str, Any], path: str, value: Any) -> None:
+    """Set `a.b` in nested dictionaries."""
+    *outer, last = path.split(".")
+    for name in outer:
+        values = values.setdefault(name, {})
+    values[last] = value
+
+
+def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Two nested dictionaries; the second wins."""
+    result = dict(base)
+    for key, value in more.items():
+        if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def _items(value: Any) -> Any:
+    """`16-48-400`, `16,48,400`, `[16, 48, 400]` or one number as a list."""
+    if isinstance(value, str):
+        inside = value.strip().removeprefix("[").removesuffix("]").strip()
+        return re.split(r"\s*,\s*|(?<=\d)-", inside) if inside else []
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _sentence(model: type[Settings], error: ValidationError) -> RivalsError:
+    """The first thing that is wrong, in one sentence."""
+    first = error.errors()[0]
+    place = [str(part) for part in first["loc"]]
+    name = ".".join(part for part in place if not part.isdigit())
+    kind, given, context = first["type"], first["input"], first.get("ctx", {})
+    if kind == "extra_forbidden":
+        return unknown("setting", place[-1], [path for path, _ in leaves(_owner(model, place))])
+    if kind == "literal_error":
+        words = [str(word) for word in get_args(_annotation(model, place))]
+        return RivalsError(f"{name} is '{given}'; use {', '.join(words[:-1])} or {words[-1]}.")
+    limits = {
+        "greater_than": "must be more than {gt:g}",
+        "greater_than_equal": "must be at least {ge:g}",
+        "less_than": "must be below {lt:g}",
+        "less_than_equal": "must be at most {le:g}",
+        "finite_number": "must be finite",
+    }
+    if kind in limits:
+        return RivalsError(f"{name} is {given}, but {limits[kind].format(**context)}.")
+    hint = _annotation(model, place)
+    hint = get_args(hint)[0] if get_origin(hint) is tuple else hint
+    names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false"}
+    if isinstance(given, Mapping) or hint not in (*names, str):
+        return RivalsError(f"{name} must hold settings by name, but is '{given}'.")
+    return RivalsError(f"{name} must be {names.get(hint, 'a word')}, but is '{given}'.")
+
+
+def _owner(model: type[Settings], place: list[str]) -> type[Settings]:
+    """The model that a nested name belongs to."""
+    for part in place[:-1]:
+        inner = model.model_fields[part].annotation
+        assert isinstance(inner, type)
+        model = inner
+    return model
+
+
+def _annotation(model: type[Settings], place: list[str]) -> Any:
+    names = [part for part in place if not part.isdigit()]
+    return _owner(model, names).model_fields[names[-1]].annotation
