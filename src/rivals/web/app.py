@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from rivals.errors import RivalsError
-from rivals.io.files import BusyError
+from rivals.io.locks import BusyError
 from rivals.web import open_model as known
 from rivals.web.checked import decoded
 from rivals.web.collect import too_large

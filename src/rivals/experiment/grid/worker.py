@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rivals.errors import RivalsError
-from rivals.io.files import BusyError
+from rivals.io.locks import BusyError
 
 if TYPE_CHECKING:
     from rivals.experiment.loop import Run
