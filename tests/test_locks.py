@@ -53,7 +53,7 @@ def start(code: str, *words: str | Path) -> subprocess.Popen[str]:
 def test_a_released_lock_leaves_nothing_behind(tmp_path: Path) -> None:
     lock = FolderLock(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_NAME]
-    with pytest.raises(BusyError, match="Another process is at work in .*wait for it, or stop it"):
+    with pytest.raises(BusyError, match="Another process is at work"):
         FolderLock(tmp_path)
     assert (tmp_path / LOCK_NAME).exists()  # who was refused removed nothing
     lock.release()
@@ -111,7 +111,7 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("kept")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / LOCK_NAME).symlink_to(tmp_path / "other")
-    with pytest.raises(OSError, match="."):
+    with pytest.raises(OSError, match="symbolic links"):
         FolderLock(tmp_path / "folder")
     assert (tmp_path / "other").read_text() == "kept"
 

@@ -1,0 +1,113 @@
+"""The memory of this process and of the machine, in bytes, on Linux, macOS and Windows."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+STATUS = Path("/proc/self/status")  # Linux: this process
+MACHINE = Path("/proc/meminfo")  # Linux: the machine
+UNKNOWN = 2**31  # assumed to be available where the system does not say
+
+
+def peak_memory() -> int:
+    """The largest resident size that this process ever had.
+
+    On Linux `getrusage` starts with the peak of the parent process, so it is not used there.
+    """
+    if sys.platform == "win32":
+        return _windows_process()[0]
+    peak = _linux(STATUS, "VmHWM")
+    if peak is not None:
+        return peak
+    import resource
+
+    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found if sys.platform == "darwin" else found * 1024  # bytes on macOS, else kilobytes
+
+
+def resident_memory() -> int:
+    """The present resident size of this process; its peak where only that is known."""
+    if sys.platform == "win32":
+        return _windows_process()[1]
+    present = _linux(STATUS, "VmRSS")
+    return peak_memory() if present is None else present
+
+
+def available_memory() -> int:
+    """What can be used without swapping; on macOS an estimate, half of what is built in."""
+    if sys.platform == "win32":
+        return _windows_available()
+    available = _linux(MACHINE, "MemAvailable")
+    if available is not None:
+        return available
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (ValueError, OSError):
+        return UNKNOWN
+
+
+def _linux(file: Path, field: str) -> int | None:
+    """One field of a file in /proc; None on other systems."""
+    try:
+        lines = file.read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+if sys.platform == "win32":
+    import ctypes
+    from ctypes import wintypes
+
+    class _ProcessCounters(ctypes.Structure):  # PROCESS_MEMORY_COUNTERS of psapi.h
+        _fields_ = (
+            ("cb", wintypes.DWORD),
+            ("PageFaultCount", wintypes.DWORD),
+            ("PeakWorkingSetSize", ctypes.c_size_t),
+            ("WorkingSetSize", ctypes.c_size_t),
+            ("QuotaPeakPagedPoolUsage", ctypes.c_size_t),
+            ("QuotaPagedPoolUsage", ctypes.c_size_t),
+            ("QuotaPeakNonPagedPoolUsage", ctypes.c_size_t),
+            ("QuotaNonPagedPoolUsage", ctypes.c_size_t),
+            ("PagefileUsage", ctypes.c_size_t),
+            ("PeakPagefileUsage", ctypes.c_size_t),
+        )
+
+    class _MachineStatus(ctypes.Structure):  # MEMORYSTATUSEX of sysinfoapi.h
+        _fields_ = (
+            ("dwLength", wintypes.DWORD),
+            ("dwMemoryLoad", wintypes.DWORD),
+            ("ullTotalPhys", ctypes.c_ulonglong),
+            ("ullAvailPhys", ctypes.c_ulonglong),
+            ("ullTotalPageFile", ctypes.c_ulonglong),
+            ("ullAvailPageFile", ctypes.c_ulonglong),
+            ("ullTotalVirtual", ctypes.c_ulonglong),
+            ("ullAvailVirtual", ctypes.c_ulonglong),
+            ("ullAvailExtendedVirtual", ctypes.c_ulonglong),
+        )
+
+    def _windows_process() -> tuple[int, int]:
+        """The largest and the present working set of this process."""
+        counters = _ProcessCounters()
+        counters.cb = ctypes.sizeof(counters)
+        kernel, psapi = ctypes.WinDLL("kernel32"), ctypes.WinDLL("psapi")
+        kernel.GetCurrentProcess.restype = wintypes.HANDLE
+        psapi.GetProcessMemoryInfo.argtypes = (
+            wintypes.HANDLE,
+            ctypes.POINTER(_ProcessCounters),
+            wintypes.DWORD,
+        )
+        if not psapi.GetProcessMemoryInfo(
+            kernel.GetCurrentProcess(), ctypes.byref(counters), counters.cb
+        ):
+            return 0, 0
+        return int(counters.PeakWorkingSetSize), int(counters.WorkingSetSize)
+
+    def _windows_available() -> int:
+        status = _MachineStatus()
+        status.dwLength = ctypes.sizeof(status)
+        if not ctypes.WinDLL("kernel32").GlobalMemoryStatusEx(ctypes.byref(status)):
+            return UNKNOWN
+        return int(status.ullAvailPhys)
