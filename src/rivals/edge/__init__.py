@@ -9,6 +9,6 @@ print(answer.label, answer.confidence)
 
 from rivals.edge.artefact import Answer, Artefact, load
 from rivals.edge.card import Card
-from rivals.io.pictures import read_picture
+from rivals.io.pictures import to_pixels
 
-__all__ = ["Answer", "Artefact", "Card", "load", "read_picture"]
+__all__ = ["Answer", "Artefact", "Card", "load", "to_pixels"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rivals.edge.card import read_card
 from rivals.edge.runtime import open_runtime
 from rivals.errors import RivalsError
-from rivals.io.pictures import read_picture
+from rivals.io.pictures import Picture, to_pixels
 
 IMAGES = 64  # of one pass, so that memory does not follow their number
 
@@ -35,9 +35,9 @@ class Artefact:
         self.runtime = open_runtime(self.path, threads)
         self.card = read_card(self.runtime.card, self.path)
 
-    def classify(self, picture: str | Path) -> Answer:
-        """What is on a picture file."""
-        pixels = read_picture(picture, self.card.input_shape, self.card.scale)
+    def classify(self, picture: Picture) -> Answer:
+        """The class of one picture: a path, bytes, a PIL image, an array or a tensor."""
+        pixels = to_pixels(picture, self.card.input_shape, self.card.scale)
         return self.answers(pixels[None])[0]
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]:

@@ -84,7 +84,9 @@ def read(files: Mapping[str, Path], size: int) -> Decoded:
 
     def split(names: list[str]) -> Split:
         labels = np.array([LETTERS.index(name[0]) for name in names], np.int64)
-        chunks = (decode(held[name], f"{path}:{name}", "PNG", 28, "L")[None] for name in names)
+        chunks = (
+            decode(held[name], f"{path}:{name}", "PNG", 28, (1, 28, 28))[None] for name in names
+        )
         return Split(labels, (1, 28, 28), chunks)
 
     return Decoded(LETTERS, split(train), split(test))

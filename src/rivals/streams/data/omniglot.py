@@ -49,7 +49,7 @@ def _split(path: Path, found: list[tuple[str, str, int]], first: int, side: int)
     def chunks() -> Iterator[Images]:
         with open_members(path) as members:
             pictures = (
-                decode(data, f"{path}:{name}", "PNG", SIDE, "L", side)
+                decode(data, f"{path}:{name}", "PNG", SIDE, (1, side, side))
                 for name, data in members.each([name for _, name, _ in found])
             )
             for start in range(0, len(found), CHUNK):

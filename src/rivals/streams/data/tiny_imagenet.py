@@ -45,7 +45,7 @@ def _split(path: Path, found: list[tuple[int, int, str]], side: int) -> Split:
     def chunks() -> Iterator[Images]:
         with open_members(path) as members:
             pictures = (
-                decode(data, f"{path}:{name}", "JPEG", SIDE, "RGB", side)
+                decode(data, f"{path}:{name}", "JPEG", SIDE, (3, side, side))
                 for name, data in members.each([name for _, _, name in found])
             )
             for start in range(0, len(found), CHUNK):
