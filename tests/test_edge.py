@@ -129,7 +129,7 @@ def test_images_of_another_shape_or_type_are_refused(exported: Exports) -> None:
         np.zeros((2, 1, 8, 8), np.float32),
         np.zeros((0, 1, 8, 8), np.uint8),
     ):
-        with pytest.raises(RivalsError, match=r"takes images \(n, 1 × 8 × 8\) of uint8"):
+        with pytest.raises(RivalsError, match=r"takes uint8 images \(n, 1 × 8 × 8\)"):
             ticket.scores(images)
 
 
@@ -237,7 +237,7 @@ def test_what_is_no_artefact(exported: Exports, tmp_path: Path) -> None:
     for name, content in {"cut.onnx": data[:-100], "text.onnx": b"hello", "empty.ort": b""}.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(
-            RivalsError, match=rf"{name} is no artefact that onnxruntime .* can run"
+            RivalsError, match=rf"{name} is not an artefact that onnxruntime .* can run"
         ):
             edge.load(tmp_path / name)
     with pytest.raises(RivalsError, match=r"There is no artefact nowhere\.onnx; make one with"):
@@ -264,7 +264,7 @@ def test_a_card_of_another_version_or_none(exported: Exports, tmp_path: Path) ->
     source = exported["ticket.onnx"]["path"]
     newer = json.dumps({"rivals": 2, "labels": []})
     for text, sentence in {
-        None: "holds no card of rivals",
+        None: "has no card of rivals",
         newer: "has version 2, and this version of rivals reads 1",
         "{": "is damaged; export it again",
         "[]": "is damaged; export it again",
