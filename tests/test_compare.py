@@ -27,7 +27,8 @@ from rivals.experiment.grid.process_engine import Processes, Worker
 from rivals.experiment.grid.run_status import look
 from rivals.experiment.run_settings import parse_overrides, resolve
 from rivals.experiment.start import prepare
-from rivals.io.files import Lock, write_json
+from rivals.io.files import write_json
+from rivals.io.locks import FolderLock
 
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
@@ -452,7 +453,7 @@ def test_another_process_at_work_is_waited_for(tmp_path: Path, changes: list[str
     run = Planned("digits", "finetune", changes=tuple(changes))
     folder = tmp_path / run.folder
     folder.mkdir()
-    lock = Lock(folder)
+    lock = FolderLock(folder)
 
     class Patient(Nobody):
         def began(self, run: Planned) -> None:

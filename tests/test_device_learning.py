@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from rivals.errors import RivalsError
+from rivals.io.process_memory import peak_memory
 from rivals.model import budgets as budget
 from rivals.model.folder import Model
 from rivals.model.learning import Interrupted
@@ -127,7 +128,7 @@ def test_a_budget_that_cannot_be_kept(taught: Path, tmp_path: Path, refused: Ref
 
 
 def test_a_small_budget_takes_smaller_batches_then_fewer_pictures() -> None:
-    least = (budget.peak_memory() + budget.ENGINE) / 1e6
+    least = (peak_memory() + budget.ENGINE) / 1e6
     rooms = [budget.room((3, 64, 64), 2000, least + more) for more in (80, 120, 160, 400)]
     assert [room.pictures for room in rooms] == sorted(room.pictures for room in rooms)
     assert [room.batch for room in rooms] == sorted(room.batch for room in rooms)
@@ -140,7 +141,7 @@ def test_a_small_budget_takes_smaller_batches_then_fewer_pictures() -> None:
 def test_fewer_pictures_are_told(taught: Path, tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     picture = budget.COPIES * 3 * 256 * 256 / 1e6
-    least = (budget.peak_memory() + budget.ENGINE + 256 * 256 * budget.MEASURED) / 1e6
+    least = (peak_memory() + budget.ENGINE + 256 * 256 * budget.MEASURED) / 1e6
     learned = teach(taught / "low", tmp_path / "m", size=256, network="conv-small", epochs=1,
                     grey=False, ram=least + 120 * picture, watcher=told.append)  # fmt: skip
     (fewer,) = [event for event in told if event["event"] == "fewer"]

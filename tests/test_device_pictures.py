@@ -11,13 +11,16 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+import rivals
 from rivals.errors import RivalsError
-from rivals.io.pictures import pixels, read_picture
+from rivals.io.pictures import to_pixels
 from rivals.model import picture_folder as pictures
 from rivals.model.folder import Model
 from rivals.seeds import Seed
@@ -62,7 +65,7 @@ def test_modes_and_formats(
     path = tmp_path / f"red.{ending}"
     picture = red(mode, (16, 16))
     picture.save(path, **({"lossless": True} if ending == "webp" else {}))
-    found = read_picture(path, SHAPE)
+    found = to_pixels(path, SHAPE)
     assert found.shape == SHAPE
     for channel, value in zip(found, wanted, strict=True):
         assert np.abs(channel.astype(int) - value).max() <= 3
@@ -74,28 +77,106 @@ def test_a_picture_that_lies_on_its_side_is_turned(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned
     upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "turned.png", exif=exif)
-    one, other = (read_picture(tmp_path / f"{name}.png", SHAPE) for name in ("upright", "turned"))
+    one, other = (to_pixels(tmp_path / f"{name}.png", SHAPE) for name in ("upright", "turned"))
     assert np.array_equal(one, other)
 
 
 def test_of_an_animated_picture_the_first_frame_counts(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (9, 9), colour) for colour in ((200, 0, 0), (0, 0, 200))]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert read_picture(tmp_path / "a.gif", SHAPE)[0].min() > 190
+    assert to_pixels(tmp_path / "a.gif", SHAPE)[0].min() > 190
 
 
 def test_what_shines_through_is_white(tmp_path: Path) -> None:
     Image.new("RGBA", (9, 9), (0, 0, 0, 0)).save(tmp_path / "a.png")
-    assert read_picture(tmp_path / "a.png", SHAPE).min() == 255
+    assert to_pixels(tmp_path / "a.png", SHAPE).min() == 255
 
 
 def test_a_file_and_an_open_picture_are_read_alike(place: Path) -> None:
     path = next((place / "digit 0").iterdir())
     with Image.open(path) as picture:
-        assert np.array_equal(pixels(picture, SHAPE), read_picture(path, SHAPE))
+        assert np.array_equal(to_pixels(picture, SHAPE), to_pixels(path, SHAPE))
     found = pictures.read(pictures.find(place), SHAPE)
     first = sorted((place / "digit 0").iterdir())[0]
-    assert np.array_equal(found.images[0].numpy(), read_picture(first, SHAPE))
+    assert np.array_equal(found.images[0].numpy(), to_pixels(first, SHAPE))
+
+
+def photo(size: tuple[int, int] = (300, 200)) -> Image.Image:
+    """A picture with a gradient in each channel."""
+    across, down = np.meshgrid(np.linspace(0, 255, size[0]), np.linspace(0, 255, size[1]))
+    return Image.fromarray(np.dstack([across, down, across / 2]).astype(np.uint8))
+
+
+def test_whatever_holds_a_picture_gives_the_same_pixels(tmp_path: Path) -> None:
+    picture, path = photo(), tmp_path / "a.png"
+    picture.save(path)
+    array = np.asarray(picture)  # (200, 300, 3)
+    tensor = torch.from_numpy(array.copy()).permute(2, 0, 1)
+    wanted = to_pixels(path, SHAPE)
+    assert len(np.unique(wanted)) > 10
+    for each in (
+        str(path), path.read_bytes(), picture, array, np.moveaxis(array, -1, 0), tensor,
+        array / 255, (array / 255).astype(np.float32), tensor / 255, tensor.half() / 255,
+        np.dstack([array, np.full((200, 300), 255, np.uint8)]), np.asfortranarray(array),
+    ):  # fmt: skip
+        found = to_pixels(each, SHAPE)
+        assert found.dtype == np.uint8
+        assert np.array_equal(found, wanted), type(each)
+    grey = to_pixels(picture.convert("L"), (1, 8, 8))
+    flat = np.asarray(picture.convert("L"))
+    for each in (flat, flat[..., None], flat[None], torch.from_numpy(flat.copy()) / 255):
+        assert np.array_equal(to_pixels(each, (1, 8, 8)), grey)
+    assert np.array_equal(to_pixels(flat, SHAPE), np.repeat(grey, 3, 0))
+    assert (to_pixels(np.ones((4, 4)), (1, 8, 8), scale=16) == 16).all()
+
+
+def test_which_side_the_channels_are_on() -> None:
+    """Where an array can be read in two ways, the wanted shape and the kind decide."""
+    array = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)
+    assert np.array_equal(to_pixels(array, (3, 3, 3)), array)
+    last = np.arange(36, dtype=np.uint8).reshape(3, 4, 3)
+    assert np.array_equal(to_pixels(last, (3, 3, 4)), np.moveaxis(last, -1, 0))
+    assert np.array_equal(to_pixels(torch.from_numpy(last), (3, 4, 3)), last)
+
+
+def test_a_picture_that_was_opened_elsewhere_is_not_changed(tmp_path: Path) -> None:
+    photo((1200, 900)).save(tmp_path / "a.jpg")
+    with Image.open(tmp_path / "a.jpg") as picture:
+        to_pixels(picture, SHAPE)
+        assert picture.size == (1200, 900)
+
+
+@pytest.mark.parametrize(
+    ("picture", "sentence"),
+    [
+        (np.zeros((4, 4), np.int64), r"an array of int64 \(4, 4\), but uint8 from 0 to 255 or"),
+        (np.full((4, 4), 200.0), "with values from 200 to 200, but floats must lie between 0 and"),
+        (np.full((4, 4), np.nan), "with values from nan to nan"),
+        (np.full((4, 4), -0.5), "with values from -0.5"),
+        (np.zeros((5, 5, 2), np.uint8), r"\(5, 5, 2\), but \(height, width\), .* 1, 3 or 4"),
+        (np.zeros((1, 3, 4, 4), np.uint8), r"\(1, 3, 4, 4\), but \(height, width\)"),
+        (np.zeros((0, 4), np.uint8), r"\(0, 4\), but \(height, width\)"),
+        (np.zeros(4, np.uint8), r"\(4,\), but \(height, width\)"),
+        (torch.zeros(4, 4, dtype=torch.bool), "an array of bool"),
+        (np.zeros((10_000, 10_000), np.uint8), "more than 50 million pixels"),
+        (Image.new("F", (4, 4)), "is not a picture that can be read"),
+        (b"no picture", "is not a picture that can be read"),
+        (17, "is of type int, but a path, bytes, a PIL image, an array or a tensor"),
+    ],
+)  # fmt: skip
+def test_what_is_no_picture_is_named(picture: Any, sentence: str) -> None:
+    with pytest.raises(RivalsError, match=sentence) as found:
+        to_pixels(picture, SHAPE)
+    assert str(found.value).startswith("The picture ")
+    assert "\n" not in str(found.value)
+    with pytest.raises(RivalsError, match="upload 3 "):
+        to_pixels(picture, SHAPE, name="upload 3")
+
+
+def test_pillow_opens_pictures_in_one_place_only() -> None:
+    source = Path(rivals.__file__).parent
+    opening = [path for path in source.rglob("*.py") if "Image.open(" in path.read_text()]
+    assert opening == [source / "io" / "pictures.py"]
 
 
 def bomb(path: Path) -> None:
@@ -283,11 +364,11 @@ def as_nobody(act: Callable[[], object]) -> str:
 def test_some_of_very_many() -> None:
     classes = {name: [f"{name}/{n}" for n in range(count)] for name, count in
                (("a", 100_000), ("b", 30), ("c", 5_000))}  # fmt: skip
-    few = pictures.some(pictures.Found(Path(), classes), 2_000, Seed(0))
+    few = pictures.some(pictures.PictureFolder(Path(), classes), 2_000, Seed(0))
     sizes = {name: len(files) for name, files in few.classes.items()}
     assert sizes["b"] == 30
     assert sizes["a"] == sizes["c"] == 985
-    again = pictures.some(pictures.Found(Path(), classes), 2_000, Seed(0))
+    again = pictures.some(pictures.PictureFolder(Path(), classes), 2_000, Seed(0))
     assert again.classes == few.classes
 
 

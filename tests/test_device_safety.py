@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from forge import Child, Forge
-from rivals.io.files import BusyError, Lock
+from rivals.io.locks import BusyError, FolderLock
 from rivals.model.folder import Model
 from rivals.model.predictor import Predictor
 from teaching import WORDS, folder, marks, teach
@@ -125,7 +125,7 @@ def test_a_kill_of_the_first_lesson(forge: Forge, taught: Path, tmp_path: Path) 
 def is_locked(model: Path) -> bool:
     """Looked at for an instant, so that a lesson that begins then does not find it taken."""
     try:
-        Lock(model).release()
+        FolderLock(model).release()
     except BusyError:
         return True
     return False

@@ -182,7 +182,7 @@ def test_without_a_compiler(folders, monkeypatch) -> None:
     folder = folders("lenet")
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CC", raising=False)
-    sentence = r"\A[^\n]*needs a compiler of C, and there is none[^\n]*\Z"
+    sentence = r"\A[^\n]*needs a C compiler, and none was found[^\n]*\Z"
     with pytest.raises(RivalsError, match=sentence):
         edge.load(folder)
     with pytest.raises(RivalsError, match=sentence):

@@ -20,7 +20,7 @@ from rivals import edge
 from rivals.edge import __main__ as command
 from rivals.edge.card import read_card
 from rivals.errors import RivalsError
-from rivals.io.pictures import read_picture
+from rivals.io.pictures import to_pixels
 from toys import lessons
 
 Exports = dict[str, Any]
@@ -129,7 +129,7 @@ def test_images_of_another_shape_or_type_are_refused(exported: Exports) -> None:
         np.zeros((2, 1, 8, 8), np.float32),
         np.zeros((0, 1, 8, 8), np.uint8),
     ):
-        with pytest.raises(RivalsError, match=r"takes images \(n, 1 × 8 × 8\) of uint8"):
+        with pytest.raises(RivalsError, match=r"takes uint8 images \(n, 1 × 8 × 8\)"):
             ticket.scores(images)
 
 
@@ -166,25 +166,25 @@ def test_the_same_grey_in_many_ways(tmp_path: Path) -> None:
         "L": plain, "RGB": plain.convert("RGB"), "P": plain.convert("P"), "16 bits": deep,
         "LA": Image.fromarray(clear, "LA"), "RGBA": plain.convert("RGBA"),
     }.items():  # fmt: skip
-        found = read_picture(stored(picture, tmp_path / "a.png"), SHAPE)
+        found = to_pixels(stored(picture, tmp_path / "a.png"), SHAPE)
         assert found.dtype == np.uint8, name
         np.testing.assert_array_equal(found[0], GREY, name)
-    found = read_picture(stored(deep, tmp_path / "a.tiff"), SHAPE)
+    found = to_pixels(stored(deep, tmp_path / "a.tiff"), SHAPE)
     np.testing.assert_array_equal(found[0], GREY)
-    colour = read_picture(stored(plain, tmp_path / "a.png"), (3, 4, 4))
+    colour = to_pixels(stored(plain, tmp_path / "a.png"), (3, 4, 4))
     np.testing.assert_array_equal(colour, np.stack([GREY] * 3))
-    ink = read_picture(stored(plain.convert("RGB").convert("CMYK"), tmp_path / "a.jpg"), SHAPE)
+    ink = to_pixels(stored(plain.convert("RGB").convert("CMYK"), tmp_path / "a.jpg"), SHAPE)
     assert np.abs(ink[0].astype(int) - GREY).max() < 40
-    black = read_picture(stored(Image.new("1", (4, 4)), tmp_path / "a.png"), SHAPE)
+    black = to_pixels(stored(Image.new("1", (4, 4)), tmp_path / "a.png"), SHAPE)
     assert not black.any()
 
 
 def test_what_is_transparent_is_white(tmp_path: Path) -> None:
     hidden = Image.new("RGBA", (4, 4), (200, 0, 0, 0))
-    assert (read_picture(stored(hidden, tmp_path / "a.png"), (3, 4, 4)) == 255).all()
+    assert (to_pixels(stored(hidden, tmp_path / "a.png"), (3, 4, 4)) == 255).all()
     palette = Image.fromarray(GREY).convert("P")
     path = stored(palette, tmp_path / "a.png", transparency=0)
-    found = read_picture(path, SHAPE)[0]
+    found = to_pixels(path, SHAPE)[0]
     assert found[0, 0] == 255
     np.testing.assert_array_equal(found.ravel()[1:], GREY.ravel()[1:])
 
@@ -194,16 +194,16 @@ def test_a_camera_that_was_held_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90° clockwise
     path = stored(turned, tmp_path / "a.png", exif=exif)
-    np.testing.assert_array_equal(read_picture(path, SHAPE)[0], GREY)
+    np.testing.assert_array_equal(to_pixels(path, SHAPE)[0], GREY)
 
 
 def test_sizes_and_scales(tmp_path: Path) -> None:
     path = stored(
         Image.fromarray(GREY).resize((40, 12), Image.Resampling.NEAREST), tmp_path / "a.png"
     )
-    assert read_picture(path, (3, 5, 7)).shape == (3, 5, 7)
+    assert to_pixels(path, (3, 5, 7)).shape == (3, 5, 7)
     white = stored(Image.new("RGB", (9, 9), "white"), tmp_path / "b.png")
-    assert (read_picture(white, SHAPE, scale=16) == 16).all()
+    assert (to_pixels(white, SHAPE, scale=16) == 16).all()
 
 
 def test_what_is_no_picture(tmp_path: Path) -> None:
@@ -218,15 +218,15 @@ def test_what_is_no_picture(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(data)
         with pytest.raises(RivalsError, match="is not a picture that can be read") as told:
-            read_picture(path, SHAPE)
+            to_pixels(path, SHAPE)
         assert "\n" not in str(told.value)
     fractions = stored(Image.new("F", (4, 4)), tmp_path / "a.tiff")
     with pytest.raises(RivalsError, match="is not a picture that can be read"):
-        read_picture(fractions, SHAPE)
+        to_pixels(fractions, SHAPE)
     with pytest.raises(RivalsError, match="is a folder"):
-        read_picture(tmp_path, SHAPE)
+        to_pixels(tmp_path, SHAPE)
     with pytest.raises(RivalsError, match="takes 2 channels, and a picture has 1 or 3"):
-        read_picture(tmp_path / "text", (2, 4, 4))
+        to_pixels(tmp_path / "text", (2, 4, 4))
 
 
 # What cannot be run -------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def test_what_is_no_artefact(exported: Exports, tmp_path: Path) -> None:
     for name, content in {"cut.onnx": data[:-100], "text.onnx": b"hello", "empty.ort": b""}.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(
-            RivalsError, match=rf"{name} is no artefact that onnxruntime .* can run"
+            RivalsError, match=rf"{name} is not an artefact that onnxruntime .* can run"
         ):
             edge.load(tmp_path / name)
     with pytest.raises(RivalsError, match=r"There is no artefact nowhere\.onnx; make one with"):
@@ -264,7 +264,7 @@ def test_a_card_of_another_version_or_none(exported: Exports, tmp_path: Path) ->
     source = exported["ticket.onnx"]["path"]
     newer = json.dumps({"rivals": 2, "labels": []})
     for text, sentence in {
-        None: "holds no card of rivals",
+        None: "has no card of rivals",
         newer: "has version 2, and this version of rivals reads 1",
         "{": "is damaged; export it again",
         "[]": "is damaged; export it again",

@@ -14,6 +14,7 @@ from PIL import Image
 from rivals.baselines.memory import pool
 from rivals.baselines.memory.pool import UnlabelledPool
 from rivals.errors import RivalsError
+from rivals.io.pictures import to_pixels
 from rivals.seeds import Seed
 
 SHAPE = (3, 4, 5)
@@ -140,12 +141,12 @@ def test_pictures_of_any_mode_and_size_and_other_files_are_counted(tmp_path):
     (tmp_path / "notes.txt").write_text("not a picture")
     (tmp_path / "page.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 5\n")
     images = UnlabelledPool.of_folder(tmp_path, SHAPE)
-    assert (len(images), images.skipped) == (11, 4)
-    held = images.take(torch.arange(11))
-    assert held.shape == (11, *SHAPE)
+    assert (len(images), images.skipped) == (10, 5)  # a file of floats is no picture anywhere
+    held = images.take(torch.arange(10))
+    assert held.shape == (10, *SHAPE)
     assert held.dtype == torch.uint8
     assert held[4, :, 0, 0].tolist() == [200, 100, 50]
-    assert held[10].unique().tolist() == [255]
+    assert held[9].unique().tolist() == [255]
     grey = UnlabelledPool.of_folder(tmp_path, (1, 4, 5))
     assert grey.take(torch.tensor([4])).unique().tolist() == [round(0.299 * 200 + 58.7 + 5.7)]
     assert UnlabelledPool.of_folder(tmp_path, SHAPE).fingerprint == images.fingerprint
@@ -154,10 +155,25 @@ def test_pictures_of_any_mode_and_size_and_other_files_are_counted(tmp_path):
 def test_deep_grey_is_scaled_and_not_cut_off(tmp_path):
     deep = np.repeat(np.array([[0, 0x4000, 0x8000, 0xFFFF]], np.uint16), 4, 0)
     Image.fromarray(deep).save(tmp_path / "deep.png")
-    Image.fromarray(deep.astype(np.float32) / 0xFFFF).save(tmp_path / "float.tiff")
+    Image.fromarray(deep.astype(np.int32)).save(tmp_path / "deeper.tiff")
     held = UnlabelledPool.of_folder(tmp_path, (1, 4, 4)).take(torch.tensor([0, 1]))
-    assert held[0, 0, 0].tolist() == [0, 64, 128, 255]
-    assert held[1, 0, 0].tolist() == [0, 64, 128, 255]
+    assert held[0, 0, 0].tolist() == [0, 63, 127, 255]
+    assert held[1, 0, 0].tolist() == [0, 63, 127, 255]
+
+
+def test_a_pool_reads_pictures_as_learning_does(tmp_path):
+    """Turned by EXIF, transparent parts white: the one decoder is used here as well."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    noise = Image.fromarray(pixels(9, 7, 3))
+    noise.save(tmp_path / "a.png", exif=exif)
+    Image.new("RGBA", (6, 6), (9, 9, 9, 0)).save(tmp_path / "b.png")
+    Image.fromarray(pixels(400, 300, 3)).save(tmp_path / "c.jpg")
+    held = UnlabelledPool.of_folder(tmp_path, SHAPE).take(torch.arange(3)).numpy()
+    for found, path in zip(held, sorted(tmp_path.iterdir()), strict=True):
+        assert np.array_equal(found, to_pixels(path, SHAPE))
+    assert not np.array_equal(held[0], to_pixels(noise, SHAPE))
+    assert held[1].min() == 255
 
 
 def test_a_picture_that_claims_a_billion_pixels_is_skipped(tmp_path):

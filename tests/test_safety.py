@@ -24,7 +24,7 @@ import yaml
 from rivals.cli.main import main
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
-from rivals.io.files import Lock
+from rivals.io.locks import FolderLock
 from rivals.learn.method import methods
 
 Tree = Callable[[Path], dict[str, str]]
@@ -547,17 +547,17 @@ def test_a_run_has_one_writer_and_a_killed_one_leaves_no_lock(
 ) -> None:
     other = os.fork()
     if other == 0:  # a real process that holds the folder until it is killed
-        lock = Lock(folder)
+        lock = FolderLock(folder)
         time.sleep(60 if lock else 0)
         os._exit(0)
-    before = tree(folder)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            Lock(folder).release()
+            FolderLock(folder).release()
             time.sleep(0.05)
         except RivalsError:
             break
+    before = tree(folder)
     assert "Another process is at work" in refused(*words, "--out", folder, "--resume")
     assert tree(folder) == before
     os.kill(other, signal.SIGKILL)

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from rivals.errors import RivalsError
-from rivals.web.checked import decoded, suffix_of, thumbnail
+from rivals.web.checked import suffix_of, thumbnail
 from rivals.web.collect import Collection, Limits
 from rivals.web.jobs import Jobs, WebJob
 from rivals.web.names import safe_name
@@ -80,7 +80,10 @@ def test_pictures_of_many_kinds_are_taken() -> None:
     exif[0x0112] = 6  # to be turned by a quarter
     turned = saved(Image.new("RGB", (40, 20)), "JPEG", exif=exif)
     assert suffix_of(turned, "it") == ".jpg"
-    assert decoded(turned, "it").size == (20, 40)
+    assert Image.open(io.BytesIO(thumbnail(turned, "it", 40))).size == (20, 40)
+    clear = saved(Image.new("RGBA", (9, 7), (200, 0, 0, 0)), "PNG")
+    shown = Image.open(io.BytesIO(thumbnail(clear, "it", 8)))
+    assert shown.getpixel((0, 0)) == (255, 255, 255)  # as it is learned from
     frames = [Image.new("L", (5, 5), 60 * n) for n in range(3)]
     assert (
         suffix_of(saved(frames[0], "GIF", save_all=True, append_images=frames[1:]), "it") == ".gif"

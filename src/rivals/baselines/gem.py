@@ -23,8 +23,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from pydantic import Field
-from scipy.linalg import solve_triangular
-from scipy.optimize import nnls
 from torch import Tensor
 
 from rivals.baselines.rehearsal import Rehearsal, RehearsalSettings
@@ -132,6 +130,9 @@ def project(gradient: Tensor, past: Tensor, margin: float, ridge: float = RIDGE)
 
 def multipliers(gram: np.ndarray, along: np.ndarray, margin: float, ridge: float) -> np.ndarray:
     """v = argmin ½ vᵀ(GGᵀ + εI)v + (Gg)ᵀv subject to v ≥ γ, exactly."""
+    from scipy.linalg import solve_triangular  # slow to import, and no other method needs it
+    from scipy.optimize import nnls
+
     matrix = gram + ridge * np.eye(len(gram))
     lower = np.linalg.cholesky(matrix)
     linear = along + margin * matrix.sum(1)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rivals.edge.artefact import load
 from rivals.errors import RivalsError
-from rivals.io.pictures import read_picture
+from rivals.io.pictures import to_pixels
 
 
 class AskedArtefact:
@@ -31,7 +31,7 @@ class AskedArtefact:
         self.several = len(card.tasks) > 1
 
     def read(self, path: str) -> NDArray[np.uint8]:
-        return read_picture(path, self.artefact.card.input_shape, self.artefact.card.scale)
+        return to_pixels(path, self.artefact.card.input_shape, self.artefact.card.scale)
 
     def answers(self, images: NDArray[np.uint8]) -> list[tuple[str, str, float, bool]]:
         found = self.artefact.answers(images)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import read_picture
+from rivals.io.pictures import to_pixels
 from rivals.seeds import Seed
 from rivals.streams.stream import StreamItem
 from rivals.tickets.ticket import Ticket
@@ -94,7 +94,7 @@ def of_folder(folder: Path, ticket: Ticket) -> ComparisonPictures:
             "put some into a subfolder for each class."
         )
     scale = ticket.preprocessing.scale
-    pixels = [read_picture(file, ticket.input_shape, scale) for file, _ in labelled]
+    pixels = [to_pixels(file, ticket.input_shape, scale) for file, _ in labelled]
     images, labels = torch.from_numpy(np.stack(pixels)), torch.tensor([n for _, n in labelled])
     order = _order(len(images), "folder")
     held, others = order[::2], order[1::2]

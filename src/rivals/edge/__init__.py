@@ -1,4 +1,6 @@
-"""Runs exported artefacts with numpy, pillow and a runtime. Only the runtime of `.pte` needs torch.
+"""Run exported artefacts with numpy, pillow and a runtime, without torch.
+
+Only the Python runtime for `.pte` files needs torch.
 
 from rivals import edge
 
@@ -7,8 +9,8 @@ answer = ticket.classify("picture.png")
 print(answer.label, answer.confidence)
 """
 
-from rivals.edge.artefact import Answer, Artefact, load
+from rivals.edge.artefact import Artefact, EdgeAnswer, load
 from rivals.edge.card import Card
-from rivals.io.pictures import read_picture
+from rivals.io.pictures import to_pixels
 
-__all__ = ["Answer", "Artefact", "Card", "load", "read_picture"]
+__all__ = ["Artefact", "Card", "EdgeAnswer", "load", "to_pixels"]

@@ -1,4 +1,4 @@
-"""`python -m rivals.edge ARTEFACT IMAGE…`: what is on each picture, and how sure."""
+"""`python -m rivals.edge ARTEFACT IMAGE…`: print the class of each picture and its confidence."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rivals.errors import RivalsError
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m rivals.edge", description=__doc__)
-    parser.add_argument("artefact", help="What `rivals export` has written.")
+    parser.add_argument("artefact", help="A file or folder that `rivals export` wrote.")
     parser.add_argument("image", nargs="+", help="A picture file.")
-    parser.add_argument("--threads", type=int, default=1, help="Threads of the runtime.")
+    parser.add_argument("--threads", type=int, default=1, help="Number of threads of the runtime.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    words = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        artefact = load(words.artefact, words.threads)
-        answers = [(image, artefact.classify(image)) for image in words.image]
+        artefact = load(options.artefact, options.threads)
+        answers = [(image, artefact.classify(image)) for image in options.image]
     except RivalsError as error:
         print(f"rivals.edge: {error}", file=sys.stderr)
         return 2
-    if words.json:
+    if options.json:
         print(json.dumps([{"image": image, **asdict(answer)} for image, answer in answers]))
         return 0
     several = len(artefact.card.tasks) > 1

@@ -1,4 +1,4 @@
-"""An artefact that is loaded: pictures in, answers out."""
+"""A loaded artefact: pictures in, answers out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from rivals.edge.card import read_card
 from rivals.edge.runtime import open_runtime
 from rivals.errors import RivalsError
-from rivals.io.pictures import read_picture
+from rivals.io.pictures import Picture, to_pixels
 
-IMAGES = 64  # of one pass, so that memory does not follow their number
+BATCH_SIZE = 64  # images of one pass; limits memory
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What an artefact says of one picture."""
+class EdgeAnswer:
+    """The answer of an artefact for one picture."""
 
     label: str  # the name of the class
     confidence: float  # its probability, 0 to 1
@@ -28,36 +28,36 @@ class Answer:
 
 
 class Artefact:
-    """Runs one exported ticket, or a whole model that names the task."""
+    """An exported ticket, or an exported model of several tasks, ready to run."""
 
     def __init__(self, path: str | Path, threads: int = 1) -> None:
         self.path = Path(path)
         self.runtime = open_runtime(self.path, threads)
         self.card = read_card(self.runtime.card, self.path)
 
-    def classify(self, picture: str | Path) -> Answer:
-        """What is on a picture file."""
-        pixels = read_picture(picture, self.card.input_shape, self.card.scale)
+    def classify(self, picture: Picture) -> EdgeAnswer:
+        """The class of one picture: a path, bytes, a PIL image, an array or a tensor."""
+        pixels = to_pixels(picture, self.card.input_shape, self.card.scale)
         return self.answers(pixels[None])[0]
 
-    def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
-        """An answer for each of images (n, channels, height, width), bytes as they were learned."""
+    def answers(self, images: NDArray[np.uint8]) -> list[EdgeAnswer]:
+        """One answer per image; uint8 images (n, channels, height, width) with white = `scale`."""
         return [
-            Answer(self.card.classes[task][label], float(sure), self.card.tasks[task])
-            for task, label, sure in zip(*self.decide(images), strict=True)
+            EdgeAnswer(self.card.classes[task][label], float(confidence), self.card.tasks[task])
+            for task, label, confidence in zip(*self.decide(images), strict=True)
         ]
 
     def decide(self, images: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """For each image the number of its task, of its class in it, and how sure: (n,) each."""
+        """Task index, class index within the task, and confidence of each image: (n,) each."""
         if self.card.names_task:
-            task, label, sure = self.run(images)
-            return task, label, sure
+            task, label, confidence = self.run(images)
+            return task, label, confidence
         probabilities = softmax(self.scores(images))
         label = probabilities.argmax(1)
         return np.zeros_like(label), label, probabilities.max(1)
 
     def scores(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Scores (n, classes) of images (n, channels, height, width), before any softmax."""
+        """Logits (n, classes) of images (n, channels, height, width)."""
         if self.card.names_task:
             raise RivalsError(
                 f"{self.path} holds {len(self.card.tasks)} tasks and answers with the task and the "
@@ -66,23 +66,23 @@ class Artefact:
         return self.run(images)[0]
 
     def run(self, images: NDArray[np.uint8]) -> list[NDArray[Any]]:
-        """All outputs of the artefact, some images at a time."""
+        """All outputs of the artefact, computed in batches."""
         wanted = self.card.input_shape
         if images.dtype != np.uint8 or images.shape[1:] != wanted or not len(images):
             size = " × ".join(str(side) for side in wanted)
             raise RivalsError(
-                f"{self.path} takes images (n, {size}) of uint8, n being at least 1, but was given "
-                f"{images.shape} of {images.dtype}."
+                f"{self.path} takes uint8 images (n, {size}) with n of at least 1, but got "
+                f"{images.dtype} {images.shape}."
             )
         outputs: list[Sequence[NDArray[Any]]] = [
-            self.runtime(self.card.prepare(images[start : start + IMAGES]))
-            for start in range(0, len(images), IMAGES)
+            self.runtime(self.card.prepare(images[start : start + BATCH_SIZE]))
+            for start in range(0, len(images), BATCH_SIZE)
         ]
         return [np.concatenate(parts) for parts in zip(*outputs, strict=True)]
 
 
 def load(path: str | Path, threads: int = 1) -> Artefact:
-    """The artefact at `path`, ready to run; what is wrong with it is told in one sentence."""
+    """Load the artefact at `path`; a RivalsError says what is wrong with it."""
     return Artefact(path, threads)
 
 

@@ -1,7 +1,7 @@
-"""The card of an artefact: its tasks, their classes, and how pictures are prepared.
+"""The card of an artefact: its tasks, their classes, and the preprocessing of pictures.
 
-It travels in the metadata of a format that has room for it, and beside the artefact elsewhere:
-`ticket.tflite` and `ticket.tflite.json`, or `card.json` in the folder of a C program.
+Formats with metadata hold the card inside the file. Elsewhere it is a JSON file beside the
+artefact: `ticket.tflite` has `ticket.tflite.json`, and the folder of a C program has `card.json`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Card:
-    """What it takes to use an artefact."""
+    """Everything that is needed to use an artefact."""
 
-    tasks: tuple[str, ...]  # one for a ticket; all of them where the artefact names the task
+    tasks: tuple[str, ...]  # one for a ticket, all tasks for a whole model
     classes: tuple[tuple[str, ...], ...]  # of each task
     input_shape: tuple[int, int, int]  # (channels, height, width)
-    scale: float  # the value of white in the images that were learned
+    scale: float  # the value of white in the training images
     mean: tuple[float, ...]  # by channel, of pixels / scale
     std: tuple[float, ...]
-    raw_input: bool  # the artefact takes bytes and prepares them itself
-    names_task: bool  # its outputs are task, class and confidence, not the scores of classes
+    raw_input: bool  # the artefact takes uint8 and does the preprocessing itself
+    names_task: bool  # its outputs are task, class and confidence instead of logits
     accuracy: float | None = None  # percent on test data
-    int8: float | None = None  # share of the weights that are bytes
+    int8: float | None = None  # share of the weights that are stored as int8
 
     def prepare(self, images: NDArray[np.uint8]) -> NDArray[Any]:
-        """Images (n, channels, height, width) as the artefact wants them."""
+        """Preprocess images (n, channels, height, width) for the artefact."""
         if self.raw_input:
             return images
         shape = (1, -1, 1, 1)
@@ -45,14 +45,14 @@ class Card:
 
 
 def sidecar(artefact: Path) -> Path:
-    """Where the card lies that has no room inside its artefact."""
+    """The path of the card of an artefact without metadata."""
     if artefact.is_dir():
         return artefact / "card.json"
     return artefact.with_name(f"{artefact.name}.json")
 
 
 def read_sidecar(artefact: Path) -> str:
-    """The card beside an artefact, unchecked."""
+    """Read the card beside an artefact, without checking it."""
     path = sidecar(artefact)
     try:
         return path.read_text()
@@ -65,10 +65,10 @@ def read_sidecar(artefact: Path) -> str:
 
 
 def read_card(text: str | None, artefact: Path) -> Card:
-    """A checked card, or one sentence about what is wrong with it."""
+    """Parse and check a card; a RivalsError says what is wrong with it."""
     if not text:
         raise RivalsError(
-            f"{artefact} holds no card of rivals, so its classes are unknown; "
+            f"{artefact} has no card of rivals, so its classes are unknown; "
             "make it with `rivals export`."
         )
     try:
@@ -107,7 +107,7 @@ def _card(facts: dict[str, Any]) -> Card:
         facts.get("int8"),
     )
     if min(card.input_shape) < 1 or card.scale <= 0 or not all(card.classes) or not card.tasks:
-        raise ValueError("sizes, scale, tasks and classes must be there")
+        raise ValueError("a size, the scale, a task or a class is missing")
     if not card.raw_input and not len(card.mean) == len(card.std) == channels:
-        raise ValueError(f"preparing pictures takes {channels} means and deviations")
+        raise ValueError(f"{channels} means and standard deviations were expected")
     return card

@@ -1,6 +1,6 @@
-"""Runtimes and converters that print from inside: what they say is kept from the user's screen.
+"""Silence runtimes and converters that print from native code.
 
-Redirecting `sys.stdout` does not reach them, so the file descriptors themselves are turned away.
+Redirecting `sys.stdout` does not affect native code, so the file descriptors are redirected too.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing is printed inside; what fails comes as an exception."""
+    """Discard everything that is printed in the block; exceptions pass through."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     kept = [os.dup(number) for number in (1, 2)]
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    devnull = os.open(os.devnull, os.O_WRONLY)
     try:
-        with open(os.devnull, "w") as hole:
+        with open(os.devnull, "w") as sink:
             for number in (1, 2):
-                os.dup2(nowhere, number)
-            with contextlib.redirect_stdout(hole), contextlib.redirect_stderr(hole):
+                os.dup2(devnull, number)
+            with contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
                 yield
     finally:
         for number, before in zip((1, 2), kept, strict=True):
             os.dup2(before, number)
             os.close(before)
-        os.close(nowhere)
+        os.close(devnull)

@@ -1,6 +1,7 @@
-"""Which runtime runs an artefact: by how its name ends. A new one is a module and a line here.
+"""The runtime for an artefact, chosen by the suffix of its file name.
 
-Such a module has a class that is made of a path and a number of threads.
+To add a runtime, write a module with a class that takes a path and a number of threads, and add a
+line to `RUNTIMES`.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from rivals.errors import RivalsError
 
 
 class Runtime(Protocol):
-    """Runs one artefact."""
+    """A loaded artefact."""
 
-    card: str | None  # JSON, as the artefact or the file beside it has it
+    card: str | None  # JSON text from the artefact or from the file beside it
 
     def __call__(self, images: NDArray[Any]) -> list[NDArray[Any]]:
-        """Prepared images (n, channels, height, width), n ≥ 1, to the outputs in their order:
-        the scores (n, classes), or, of an artefact that names the task, task, class and
-        confidence, (n,) each."""
+        """Run preprocessed images (n, channels, height, width), n ≥ 1.
+
+        Returns the outputs in their order: logits (n, classes), or for a whole model task, class
+        and confidence, (n,) each.
+        """
 
 
-FOLDER = "folder"  # what the artefact of C is
+FOLDER = "folder"  # the artefact of a C program has no suffix
 
-# suffix: module of rivals.edge, its class, what it imports, the extra of pip that brings it
+# suffix: module in rivals.edge, class, package that it needs, extra of pip that installs it
 RUNTIMES = {
     ".onnx": ("runtime_onnx", "OnnxRuntime", "onnxruntime", "export"),
     ".ort": ("runtime_onnx", "OnnxRuntime", "onnxruntime", "export"),
@@ -38,15 +41,15 @@ RUNTIMES = {
 
 
 def open_runtime(path: Path, threads: int = 1) -> Runtime:
-    """The runtime of `path`, loaded; what cannot be run is told in one sentence."""
+    """Load the artefact at `path` into its runtime."""
     if not path.exists():
         raise RivalsError(f"There is no artefact {path}; make one with `rivals export`.")
     suffix = FOLDER if path.is_dir() else path.suffix.lower()
     if suffix not in RUNTIMES:
         known = ", ".join(suffix for suffix in RUNTIMES if suffix != FOLDER)
         raise RivalsError(
-            f"{path} is no artefact that can be run: its name should end in {known}, "
-            "or it should be the folder of a C program."
+            f"{path} is not an artefact that can be run: expected a file that ends in {known}, "
+            "or the folder of a C program."
         )
     module, kind, package, extra = RUNTIMES[suffix]
     try:

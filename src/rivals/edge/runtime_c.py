@@ -1,4 +1,4 @@
-"""The folder of a C program: compiled by the compiler at hand and called in this process."""
+"""The folder of a C program: compiled with the local C compiler and called in this process."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from rivals.edge.card import read_card, read_sidecar
 from rivals.errors import RivalsError
 
-# As exact as the ticket: no fused steps that round otherwise, which aarch64 would take.
+# No fused multiply-add: it rounds differently, and aarch64 would use it.
 FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared")
 COMPILERS = ("cc", "gcc", "clang")
 
 
 def compiler() -> str | None:
-    """The compiler of C that is at hand: $CC, or what systems call it."""
+    """The C compiler: $CC, or the first usual name that is installed."""
     wanted = shlex.split(os.environ.get("CC", ""))[:1]
     return next(filter(None, map(shutil.which, [*wanted, *COMPILERS])), None)
 
 
 class CRuntime:
-    """A library that was made of a folder; it is gone when the process ends."""
+    """A shared library that was compiled from a folder; it is deleted after loading."""
 
     def __init__(self, path: Path, threads: int = 1) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class CRuntime:
         self.classes = len(card.classes[0])
         self.dtype: Any = np.uint8 if card.raw_input else np.float32
         with tempfile.TemporaryDirectory() as place:
-            # PyDLL holds Python's lock: the memory of a ticket is for one call at a time.
+            # PyDLL keeps the GIL: a ticket has static memory, so only one call at a time may run.
             library = ctypes.PyDLL(str(build(path, Path(place))))
         try:
             self.ticket_scores = library.ticket_scores
@@ -60,7 +60,7 @@ def build(folder: Path, place: Path) -> Path:
     command, source = compiler(), folder / "ticket.c"
     if command is None:
         raise RivalsError(
-            f"Running {folder} needs a compiler of C, and there is none; "
+            f"Running {folder} needs a C compiler, and none was found; "
             "install one, such as gcc, or name it in $CC."
         )
     if not source.is_file():

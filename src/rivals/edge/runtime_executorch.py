@@ -1,7 +1,7 @@
-"""executorch, for `.pte`. Its runtime for Python loads torch: this is to check an artefact.
+"""ExecuTorch, for `.pte`. Its Python runtime loads torch, so this serves to check an artefact.
 
-On a phone or a board the same file is run by executorch's libraries for C++, Java or Swift, which
-need no torch.
+On a phone or a board the ExecuTorch libraries for C++, Java or Swift run the same file without
+torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rivals.edge.card import read_sidecar
 from rivals.edge.quiet import quiet
 from rivals.errors import RivalsError
 
-with quiet():  # it tells what it finds out about the processor
+with quiet():  # it prints facts about the processor
     import torch
     from executorch.extension.pybindings.portable_lib import _unsafe_reset_threadpool
     from executorch.runtime import ExecutorchRuntime as Executorch
@@ -35,7 +35,7 @@ class ExecutorchRuntime:
         except (ValueError, RuntimeError, OSError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             raise RivalsError(
-                f"{path} is no artefact that executorch can run ({reason}); export it again."
+                f"{path} is not an artefact that executorch can run ({reason}); export it again."
             ) from error
         if self.method is None:
             raise RivalsError(f"{path} has no method 'forward'; export it again.")
@@ -44,7 +44,7 @@ class ExecutorchRuntime:
         return [np.concatenate([self.run(image[None]) for image in images])]
 
     def run(self, image: NDArray[Any]) -> NDArray[Any]:
-        """Scores (1, classes) of an image (1, channels, height, width)."""
+        """Logits (1, classes) of an image (1, channels, height, width)."""
         (scores,) = self.method.execute((torch.from_numpy(np.ascontiguousarray(image)),))
-        copy: NDArray[Any] = scores.numpy().copy()  # the next image is written to the same place
+        copy: NDArray[Any] = scores.numpy().copy()  # the next image overwrites the buffer
         return copy

@@ -1,4 +1,4 @@
-"""onnxruntime, for `.onnx` and `.ort`: one thread and no arena, so that memory stays small."""
+"""onnxruntime, for `.onnx` and `.ort`: one thread and no memory arena, to use little memory."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class OnnxRuntime:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.enable_cpu_mem_arena = False
-        options.log_severity_level = 4  # errors come as exceptions; nothing else is to be printed
+        options.log_severity_level = 4  # errors are raised; print nothing
         try:
-            # Read here and not by onnxruntime, which maps a file without a word of why it failed.
+            # Read here: if onnxruntime reads the file itself, its errors do not say why it failed.
             data = path.read_bytes()
             self.session = onnxruntime.InferenceSession(
                 data, options, providers=["CPUExecutionProvider"]
             )
         except OSError as error:
             raise RivalsError(f"{path} cannot be read ({error.strerror}).") from error
-        except Exception as error:  # its own classes, without a common name
+        except Exception as error:  # onnxruntime has no common base class for its errors
             raise RivalsError(
-                f"{path} is no artefact that onnxruntime {onnxruntime.__version__} can run "
+                f"{path} is not an artefact that onnxruntime {onnxruntime.__version__} can run "
                 f"({_first_line(error)}); export it again."
             ) from error
         self.input = self.session.get_inputs()[0].name

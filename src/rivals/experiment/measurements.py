@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import resource
 import subprocess
 import time
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rivals import __version__
+from rivals.io.process_memory import peak_memory
 
 
 def _now() -> str:
@@ -31,11 +31,6 @@ def revision() -> str:
     except (OSError, subprocess.SubprocessError):
         return __version__
     return found.stdout.strip() or __version__
-
-
-def _peak_memory() -> int:
-    """The largest resident size of this process so far, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 @dataclass
@@ -70,7 +65,7 @@ class Measured:
     def to_dict(self) -> dict[str, Any]:
         self.account()
         self.saved = _now()
-        self.peak_memory_bytes = max(self.peak_memory_bytes, _peak_memory())
+        self.peak_memory_bytes = max(self.peak_memory_bytes, peak_memory())
         values = {k: v for k, v in asdict(self).items() if not k.startswith("_")}
         values["total_train_seconds"] = sum(self.train_seconds.values())
         return values

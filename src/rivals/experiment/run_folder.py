@@ -18,7 +18,8 @@ from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.experiment.measurements import Measured
 from rivals.experiment.run_settings import RunSettings
-from rivals.io.files import Lock, make_folder, write_json, write_yaml
+from rivals.io.files import make_folder, write_json, write_yaml
+from rivals.io.locks import LOCK_NAME, FolderLock
 from rivals.streams.stream import Stream
 
 FORMAT = 1
@@ -30,7 +31,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = CheckpointFolder(path / "checkpoint")
-        self.lock: Lock | None = None
+        self.lock: FolderLock | None = None
 
     @property
     def config(self) -> Path:
@@ -61,13 +62,14 @@ class RunFolder:
                 f"{self.path} already holds a run; go on with it by --resume, "
                 "or choose another folder with --out."
             )
-        left = set(self.path.glob(".config.yaml.*.part"))  # by a run that was killed as it began
+        # What a run leaves behind that was killed as it began.
+        left = {*self.path.glob(".config.yaml.*.part"), self.path / LOCK_NAME}
         if self.path.exists() and any(path not in left for path in self.path.iterdir()):
             raise RivalsError(f"{self.path} is not empty and holds no run; choose another --out.")
         make_folder(self.path)
         if not os.access(self.path, os.W_OK):
             raise RivalsError(f"{self.path} cannot be written to; choose another --out.")
-        self.lock = Lock(self.path)
+        self.lock = FolderLock(self.path)
         self._sweep()
 
     @contextlib.contextmanager
@@ -103,7 +105,7 @@ class RunFolder:
                     "resume with the settings it was started with, or choose another --out."
                 )
         with self._reachable():
-            self.lock = Lock(self.path)
+            self.lock = FolderLock(self.path)
             self._sweep()
 
     def release(self) -> None:

@@ -1,9 +1,9 @@
-"""Files appear whole or not at all: written beside, flushed, renamed."""
+"""Atomic writes: a file is written under a temporary name, flushed, then renamed."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import hashlib
 import json
 import os
@@ -14,30 +14,37 @@ import yaml
 
 from rivals.errors import RivalsError
 
+CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)  # of a file system that knows no flush of folders
+
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`; a crash or a full disk leaves the old file as it was."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Write `data` to `path`; after a crash or on a full disk the old file is unchanged."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
+        with partial.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        partial.replace(path)
         flush_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            partial.unlink()
         raise RivalsError(
             f"Could not write {path} ({error.strerror}); make room there or choose another folder."
         ) from error
 
 
 def flush_folder(folder: Path) -> None:
-    """Make a rename inside `folder` survive a loss of power."""
+    """Make a rename inside `folder` survive a power cut, where the system can flush folders."""
+    if os.name == "nt":  # Windows cannot open a folder
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in CANNOT_FLUSH:
+            raise
     finally:
         os.close(descriptor)
 
@@ -52,7 +59,7 @@ def write_yaml(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """The object in a JSON file, or one sentence about why there is none."""
+    """Read a JSON file that holds an object; `what` names the file in error messages."""
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
@@ -71,32 +78,6 @@ def make_folder(path: Path) -> None:
         raise RivalsError(
             f"Could not make the folder {path} ({error.strerror}); choose another with --out."
         ) from error
-
-
-class BusyError(RivalsError):
-    """Another process is at work in a folder."""
-
-
-class Lock:
-    """One writer at a time in a folder. The system lets go of it when the process ends, however."""
-
-    def __init__(self, folder: Path) -> None:
-        self.descriptor: int | None = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.release()
-            raise BusyError(
-                f"Another process is at work in {folder}; wait for it, or stop it."
-            ) from error
-
-    def release(self) -> None:
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-            self.descriptor = None
-
-    def __del__(self) -> None:
-        self.release()
 
 
 def digest(data: bytes) -> str:

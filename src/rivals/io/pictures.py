@@ -1,139 +1,245 @@
-"""A picture to the pixels that a ticket expects, whatever its size, colours and orientation.
+"""The one decoder of pictures: everything that reads a picture reads it here.
 
-Learning, predicting and exported tickets all read pictures here, so that they see the same bytes.
-The whole picture is brought to the ticket's size; it is stretched where its sides differ. Of an
-animated picture the first frame counts.
+Learning, predicting, exported tickets, uploads, pools and official data therefore see the same
+pixels and have the same limits. A picture is turned as its EXIF data says, 16 bits become 8,
+transparent parts become white, and the whole picture is resized to the wanted shape without
+keeping its aspect ratio. Of an animated picture the first frame is used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
-import struct
 import warnings
-import zlib
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from rivals.errors import RivalsError
 
-Shape = tuple[int, int, int]  # (channels, height, width)
+Shape: TypeAlias = tuple[int, int, int]  # (channels, height, width)
 
-# Not all that pillow can read: for some formats it starts other programs.
-FORMATS = (
-    "PNG", "JPEG", "MPO", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "ICO",
-    "TGA", "PCX", "SGI", "XBM", "QOI",
-)  # fmt: skip
-LARGEST = 50_000_000  # pixels; a tiny file can claim any number
-MODES = {1: "L", 3: "RGB"}  # channels of a ticket: mode of pillow
-DAMAGE = (
-    UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError,
-    struct.error, zlib.error, Image.DecompressionBombError, Image.DecompressionBombWarning,
-    OverflowError, KeyError, AttributeError, MemoryError, RuntimeError,
-)  # fmt: skip
+# The formats that are read, with a file name suffix for each. Pillow knows more formats, but it
+# starts other programs for some of them.
+FORMATS = {
+    "PNG": ".png", "JPEG": ".jpg", "MPO": ".jpg", "BMP": ".bmp", "DIB": ".dib", "GIF": ".gif",
+    "TIFF": ".tif", "WEBP": ".webp", "PPM": ".ppm", "AVIF": ".avif", "JPEG2000": ".jp2",
+    "ICO": ".ico", "TGA": ".tga", "PCX": ".pcx", "SGI": ".sgi", "XBM": ".xbm", "QOI": ".qoi",
+}  # fmt: skip
+MAX_PIXELS = 50_000_000  # checked before decoding: a tiny file can claim any size
+MODES = {1: "L", 3: "RGB"}  # channels: mode of pillow
+ADVICE = "use PNG, JPEG or another common format"
+TOLERANCE = 1e-6  # how far floats may leave 0 … 1
 
 
-def read_picture(path: str | Path, shape: Shape, scale: float = 255.0) -> NDArray[np.uint8]:
-    """(channels, height, width) bytes of a picture file, white being `scale`."""
-    check_channels(shape[0], path)
-    with opened(path) as picture:
-        return pixels(picture, shape, scale)
+class TensorLike(Protocol):
+    """A torch tensor, without importing torch."""
+
+    def detach(self) -> Any: ...
+
+
+PictureSource: TypeAlias = str | os.PathLike[str] | bytes
+Picture: TypeAlias = PictureSource | Image.Image | NDArray[Any] | TensorLike
+
+
+def to_pixels(
+    picture: Picture, shape: Shape, scale: float = 255.0, name: str = ""
+) -> NDArray[np.uint8]:
+    """Decode any picture to uint8 pixels of the given shape.
+
+    Args:
+        picture: A path, the bytes of a picture file, a PIL image, a numpy array or a torch tensor.
+            Arrays are (height, width), (height, width, channels) or (channels, height, width)
+            with 1, 3 or 4 channels, as uint8 from 0 to 255 or floats from 0 to 1. Where both
+            orders are possible, an array that has the wanted shape and any tensor have their
+            channels first, and other arrays have them last.
+        shape: The wanted (channels, height, width), with 1 or 3 channels.
+        scale: The value of white in the result.
+        name: What error messages call the picture; by default its path, or "The picture".
+
+    Returns:
+        uint8 pixels (channels, height, width).
+    """
+    channels, height, width = shape
+    if isinstance(picture, str | os.PathLike | bytes):
+        check_channels(channels, name or _name(picture))
+        with open_picture(picture, name) as opened:
+            if opened.format == "JPEG":  # decoded at a fraction of its size where that is enough
+                opened.draft(None, (2 * width, 2 * height))
+            return fit(opened, shape, scale)
+    name = name or "The picture"
+    check_channels(channels, name)
+    image = picture if isinstance(picture, Image.Image) else _from_array(picture, shape, name)
+    _check_size(image, name)
+    with _errors_in_words(name, "", ADVICE):
+        return fit(image, shape, scale)
 
 
 def picture_size(path: str | Path) -> tuple[int, int, bool]:
-    """Width, height, and whether it may have colours, without decoding a pixel."""
-    with opened(path) as picture:
+    """Width, height, and whether it may have colours, without decoding the pixels."""
+    with open_picture(path) as picture:
         return picture.width, picture.height, picture.mode not in ("1", "L", "LA", "I", "I;16")
 
 
-def pixels(picture: Image.Image, shape: Shape, scale: float = 255.0) -> NDArray[np.uint8]:
-    """The same of a picture that is open; raises one of `DAMAGE` where it cannot be decoded."""
+@contextlib.contextmanager
+def open_picture(
+    source: PictureSource,
+    name: str = "",
+    formats: Sequence[str] = tuple(FORMATS),
+    advice: str = ADVICE,
+) -> Iterator[Image.Image]:
+    """Open a picture file or its bytes; every problem, also in the block, is a RivalsError.
+
+    Args:
+        source: A path, or the bytes of a picture file.
+        name: What error messages call the picture; by default its path, or "The picture".
+        formats: The formats that are accepted; see `FORMATS`.
+        advice: The end of the error message: what to do if it cannot be decoded.
+    """
+    name = name or _name(source)
+    kind = f"{formats[0]} " if len(formats) == 1 else ""
+    with _errors_in_words(name, kind, advice), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        Image.init()  # a format that this pillow was built without must not be named
+        known = [each for each in formats if each in Image.OPEN]
+        with _file(source) as file, Image.open(file, "r", known) as picture:
+            _check_size(picture, name)
+            yield picture
+
+
+def upright(picture: Image.Image, mode: str) -> Image.Image:
+    """A copy, turned as its EXIF data says, with 8 bits a channel and without transparency."""
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode.startswith("I"):  # 16 bits, of which pillow would keep the lowest 8
+        deep = np.asarray(picture).astype(np.int64)
+        picture = Image.fromarray((deep.clip(0, 65535) // 257).astype(np.uint8))
+    elif picture.mode == "F":
+        raise ValueError("float pixels in a file have no defined white")
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        white = Image.new("RGBA", picture.size, "white")
+        picture = Image.alpha_composite(white, picture)
+    if mode == "L" and picture.mode not in ("L", "1"):
+        picture = picture.convert("RGB")  # palettes and CMYK cannot become grey directly
+    return picture.convert(mode)
+
+
+def check_channels(channels: int, name: str) -> None:
+    if channels not in MODES:
+        raise RivalsError(
+            f"{name} cannot be used: the ticket takes {channels} channels, and a picture has 1 or "
+            "3; give `scores` an array."
+        )
+
+
+def fit(picture: Image.Image, shape: Shape, scale: float = 255.0) -> NDArray[np.uint8]:
+    """The pixels of a picture that is open, resized to `shape`."""
     channels, height, width = shape
-    if picture.format == "JPEG":  # decoded at a fraction of its size where that is enough
-        picture.draft(None, (2 * width, 2 * height))
-    upright = ImageOps.exif_transpose(picture)
-    plain = plain_colours(upright, MODES[channels])
+    plain = upright(picture, MODES[channels])
     if plain.size != (width, height):
         plain = plain.resize((width, height), Image.Resampling.BILINEAR)
     values = np.asarray(plain, np.uint8)
-    if scale != 255:  # the ticket learned from images whose white is another number
+    if scale != 255:  # the ticket was trained on images whose white is another number
         values = np.rint(values * (scale / 255)).astype(np.uint8)
     # (height, width[, 3]) → (channels, height, width)
     return values[None] if values.ndim == 2 else np.ascontiguousarray(np.moveaxis(values, -1, 0))
 
 
+def _name(source: PictureSource) -> str:
+    return "The picture" if isinstance(source, bytes) else os.fspath(source)
+
+
+def _check_size(picture: Image.Image, name: str) -> None:
+    if picture.width * picture.height > MAX_PIXELS:
+        raise _too_large(name)
+
+
+def _too_large(name: str) -> RivalsError:
+    return RivalsError(
+        f"{name} has more than {MAX_PIXELS // 10**6} million pixels, which is the limit; "
+        "make it smaller."
+    )
+
+
 @contextlib.contextmanager
-def opened(path: str | Path) -> Iterator[Image.Image]:
-    """An open picture; whatever is wrong with it, here or inside, is told in one sentence."""
+def _errors_in_words(name: str, kind: str, advice: str) -> Iterator[None]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            formats = _formats()
-            with os.fdopen(_regular(path), "rb") as file, Image.open(file, "r", formats) as picture:
-                if picture.width * picture.height > LARGEST:
-                    raise RivalsError(
-                        f"{path} is {picture.width}×{picture.height} pixels, more than the "
-                        f"{LARGEST // 1_000_000} million that are read; make it smaller."
-                    )
-                yield picture
+        yield
+    except RivalsError:
+        raise
     except FileNotFoundError as error:
-        raise RivalsError(f"There is no picture {path}.") from error
+        raise RivalsError(f"There is no picture {name}.") from error
     except IsADirectoryError as error:
-        raise RivalsError(f"{path} is a folder, but a picture was expected.") from error
+        raise RivalsError(f"{name} is a folder, but a picture was expected.") from error
     except PermissionError as error:
-        raise RivalsError(f"{path} cannot be read ({error.strerror}).") from error
-    except DAMAGE as error:
+        raise RivalsError(f"{name} cannot be read ({error.strerror}).") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise _too_large(name) from error
+    except Exception as error:  # damaged files make pillow raise nearly anything
         raise RivalsError(
-            f"{path} is not a picture that can be read ({type(error).__name__}); "
-            "use PNG, JPEG or another format that pillow reads."
+            f"{name} is not a {kind}picture that can be read ({type(error).__name__}); {advice}."
         ) from error
 
 
-@cache
-def _formats() -> tuple[str, ...]:
-    """Those of `FORMATS` that this pillow knows."""
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
-
-
-def _regular(path: str | Path) -> int:
-    """A file to read from: what would wait for somebody to write is not opened."""
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def _file(source: PictureSource) -> io.BytesIO | io.BufferedReader:
+    """The bytes of a picture. Pipes and devices are not opened: reading them could block."""
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    if os.name == "nt" and os.path.isdir(source):  # Windows opens no folders
+        raise IsADirectoryError
+    number = os.open(source, flags)
     kind = os.fstat(number).st_mode
     if stat.S_ISREG(kind):
-        return number
+        return os.fdopen(number, "rb")
     os.close(number)
     if stat.S_ISDIR(kind):
         raise IsADirectoryError
     raise ValueError("it is not a regular file")
 
 
-def check_channels(channels: int, what: str | Path) -> None:
-    if channels not in MODES:
+def _from_array(picture: NDArray[Any] | TensorLike, shape: Shape, name: str) -> Image.Image:
+    """An array or a tensor as an image of 8 bits a channel."""
+    is_tensor = not isinstance(picture, np.ndarray)
+    if isinstance(picture, np.ndarray):
+        array = picture
+    elif hasattr(picture, "detach"):
+        array = np.asarray(picture.detach().cpu())
+    else:
         raise RivalsError(
-            f"{what} cannot be used: the ticket takes {channels} channels, and a picture has 1 or "
-            "3; give `scores` an array."
+            f"{name} is of type {type(picture).__name__}, but a path, bytes, a PIL image, an array "
+            "or a tensor was expected."
         )
-
-
-def plain_colours(picture: Image.Image, mode: str) -> Image.Image:
-    """8 bits a channel without transparency; what shines through is white, like paper."""
-    if picture.mode.startswith("I"):  # 16 bits, of which pillow would keep the lowest 8
-        deep = np.asarray(picture).astype(np.int64)
-        picture = Image.fromarray((deep.clip(0, 65535) // 257).astype(np.uint8))
-    elif picture.mode == "F":
-        raise ValueError("pixels that are fractions have no agreed white")
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        paper = Image.new("RGBA", picture.size, "white")
-        picture = Image.alpha_composite(paper, picture)
-    if mode == "L" and picture.mode not in ("L", "1"):
-        picture = picture.convert("RGB")  # palettes and inks have no direct way to grey
-    return picture.convert(mode)
+    found = f"{name} is an array of {array.dtype} {array.shape}"
+    channels = (1, 3, 4)
+    if array.ndim == 3:
+        first = is_tensor or array.shape == shape or array.shape[-1] not in channels
+        if first and array.shape[0] in channels:
+            array = np.moveaxis(array, 0, -1)
+    if array.ndim not in (2, 3) or array.size == 0 or (array.shape[2:] or (1,))[0] not in channels:
+        raise RivalsError(
+            f"{found}, but (height, width), (height, width, channels) or (channels, height, width) "
+            "with 1, 3 or 4 channels was expected; change its shape."
+        )
+    if array.dtype.kind == "f":
+        low, high = float(array.min()), float(array.max())
+        if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):  # also where they are not numbers
+            raise RivalsError(
+                f"{found} with values from {low:g} to {high:g}, but floats must lie between 0 and "
+                "1; divide them by their largest possible value, or use uint8."
+            )
+        array = np.rint(array.astype(np.float64).clip(0, 1) * 255).astype(np.uint8)
+    elif array.dtype != np.uint8:
+        raise RivalsError(
+            f"{found}, but uint8 from 0 to 255 or floats from 0 to 1 were expected; convert it."
+        )
+    return Image.fromarray(
+        np.ascontiguousarray(array[..., 0] if array.shape[2:] == (1,) else array)
+    )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from rivals.errors import RivalsError
+from rivals.io.process_memory import available_memory, peak_memory
 
 RESERVE = 0.1  # of the minutes, for measuring and writing
 PART_OF_FREE = 0.4  # of the free memory that pictures may take where no budget is given
@@ -66,18 +64,6 @@ class TimeBudget:
         return self.limit * (1 - RESERVE) - self.spent()
 
 
-def peak_memory() -> int:
-    """The most that this process ever had in memory, in bytes.
-
-    Linux hands the peak of a parent on to its child in `ru_maxrss`, so its own account is read.
-    """
-    own = _kilobytes("/proc/self/status", "VmHWM")
-    if own is not None:
-        return own * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
 def room(shape: tuple[int, int, int], count: int, megabytes: float | None) -> MemoryPlan:
     """What fits into a budget, or into a part of the memory that is free, of `count` pictures.
 
@@ -87,7 +73,7 @@ def room(shape: tuple[int, int, int], count: int, megabytes: float | None) -> Me
     size = COPIES * channels * height * width + NAMED
     if megabytes is None:
         return MemoryPlan(
-            min(count, max(FEWEST, int(free_memory() * PART_OF_FREE) // size)), BATCHES[0]
+            min(count, max(FEWEST, int(available_memory() * PART_OF_FREE) // size)), BATCHES[0]
         )
     if not 0 < megabytes < float("inf"):
         raise RivalsError(f"--ram is {megabytes}, but must be a positive number of MB.")
@@ -102,18 +88,3 @@ def room(shape: tuple[int, int, int], count: int, megabytes: float | None) -> Me
         f"--ram is {megabytes:g} MB, but learning takes at least {math.ceil(least)} MB here; "
         "allow more, or start a model with a smaller --size."
     )
-
-
-def free_memory() -> int:
-    """Bytes that can be had without pushing others out."""
-    available = _kilobytes("/proc/meminfo", "MemAvailable")
-    return 2**31 if available is None else available * 1024
-
-
-def _kilobytes(file: str, name: str) -> int | None:
-    """A number that Linux tells in a file; None elsewhere."""
-    try:
-        lines = Path(file).read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
-    except (OSError, StopIteration, ValueError):
-        return None

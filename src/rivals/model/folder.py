@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError, unknown
-from rivals.io.files import BusyError, Lock, make_folder, write_bytes
+from rivals.io.files import make_folder, write_bytes
+from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
 from rivals.learn.twta import TWTA
 from rivals.learn.twta_settings import TWTASettings
 from rivals.model import defaults as choose
@@ -214,7 +215,9 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = Lock(folder)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise RivalsError(f"The model {folder} cannot be written to; choose another place.")
+            lock = FolderLock(folder)
         except BusyError as error:
             raise BusyError(
                 f"Another process is writing to the model {folder}; wait for it, or stop it."
@@ -223,23 +226,22 @@ def writing(folder: Path) -> Iterator[None]:
             raise RivalsError(f"{folder} is a file; --model needs a folder.") from error
         except OSError as error:
             raise RivalsError(f"The model {folder} cannot be used ({error.strerror}).") from error
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise RivalsError(f"The model {folder} cannot be written to; choose another place.")
         if not (folder / NAME).exists():
             _check_empty(folder)
         sweep(folder)
         yield
     finally:
         if lock:
+            lock.release()
             if not (folder / NAME).exists():
                 _tidy(folder, new)
-            lock.release()
 
 
 def _check_empty(folder: Path) -> None:
     """Where there is no model yet, there may be what killed lessons left, and nothing else."""
     inside = folder / task_file.FOLDER
-    others = [path for path in folder.iterdir() if path != inside and not HALF.match(path.name)]
+    known = (inside, folder / LOCK_NAME)
+    others = [path for path in folder.iterdir() if path not in known and not HALF.match(path.name)]
     if inside.is_dir():
         others += [path for path in inside.iterdir() if not OURS.match(path.name)]
     if others or (inside.exists() and not inside.is_dir()):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import Shape, picture_size, read_picture
+from rivals.io.pictures import Shape, picture_size, to_pixels
 from rivals.seeds import Seed
 
 IGNORED = {"thumbs.db", "desktop.ini"}  # what file managers leave
@@ -210,7 +210,7 @@ def read(found: PictureFolder, shape: Shape, told: Reads | None = None) -> Loade
             if told:
                 told(done, found.count)
             try:
-                images[len(kept)] = read_picture(path, shape)
+                images[len(kept)] = to_pixels(path, shape)
             except RivalsError as error:
                 left_out.append(LeftOut(path, str(error)))
                 continue

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import DAMAGE, pixels, read_picture
+from rivals.io.pictures import Picture, to_pixels
 from rivals.model.folder import Model
 from rivals.naming import familiarity as calibration
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
@@ -48,19 +47,15 @@ class Predictor:
 
     def predict(
         self,
-        pictures: Sequence[Image.Image],
+        pictures: Sequence[Picture],
         task: str | None = None,
         reject: float | None = None,
     ) -> list[Answer]:
         """An answer for each picture; without `task`, the one that it looks most like is named."""
         if not pictures:
             return []
-        try:
-            return self.decide(
-                np.stack([pixels(each, self.shape) for each in pictures]), task, reject
-            )
-        except DAMAGE as error:
-            raise RivalsError(f"A picture cannot be read ({type(error).__name__}).") from error
+        pixels = [to_pixels(each, self.shape) for each in pictures]
+        return self.decide(np.stack(pixels), task, reject)
 
     def check(self, task: str | None, reject: float | None) -> None:
         """Refuse what cannot be asked."""
@@ -71,7 +66,7 @@ class Predictor:
 
     def read(self, path: str | Path) -> NDArray[np.uint8]:
         """A picture file as this model wants it."""
-        return read_picture(path, self.shape)
+        return to_pixels(path, self.shape)
 
     @torch.no_grad()
     def decide(

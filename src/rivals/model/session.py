@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rivals.errors import RivalsError
+from rivals.io.process_memory import peak_memory
 from rivals.learn.twta import TWTA
 from rivals.model import budgets as budget
 from rivals.model import defaults as choose
@@ -108,7 +109,7 @@ class LearningSession:
     ) -> Learned:  # fmt: skip
         learned = Learned(
             made.task(self.task), read.left_out, read.repeated, grown, made.room(),
-            budget.peak_memory(), before, kept,
+            peak_memory(), before, kept,
         )  # fmt: skip
         self.watcher({"event": "done", **learned.to_dict()})
         return learned

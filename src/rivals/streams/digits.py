@@ -1,4 +1,4 @@
-"""The bundled data: scikit-learn's 1,797 handwritten digits of 8×8 pixels with values 0 to 16.
+"""The bundled data: 1,797 handwritten digits of 8×8 pixels with values 0 to 16 (`digits.npz`).
 
 `digits` splits the ten classes into tasks of two; `digits-permuted` gives every task all ten
 classes behind its own fixed permutation of the pixels.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
+from importlib import resources
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -25,11 +27,10 @@ PREPROCESSING = Preprocessing(scale=16.0, mean=(0.3053,), std=(0.3760,))
 @cache
 def load() -> tuple[Tensor, Tensor, str]:
     """All images (1797, 1, 8, 8), their labels, and the fingerprint of both."""
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    images = torch.tensor(data.images, dtype=torch.uint8).unsqueeze(1)
-    labels = torch.tensor(data.target, dtype=torch.int64)
+    with (resources.files("rivals.streams") / "digits.npz").open("rb") as file:
+        data = np.load(file, allow_pickle=False)
+        images = torch.from_numpy(data["images"]).unsqueeze(1)
+        labels = torch.from_numpy(data["labels"]).long()
     digest = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
     return images, labels, f"sklearn-digits:{digest[:16]}"
 
@@ -46,7 +47,7 @@ class DigitsSettings(Settings):
     tasks: int = Field(5, description="tasks of 10 / tasks classes each")
     class_order: str = Field("natural", description="natural | seeded")
     test_share: float = 0.2
-    validation_share: float = Field(0.1, description="of what the test split leaves")
+    validation_share: float = Field(0.1, description="of the images outside the test split")
 
     def check(self) -> None:
         if self.tasks not in (1, 2, 5, 10):

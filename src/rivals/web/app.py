@@ -12,9 +12,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from rivals.errors import RivalsError
-from rivals.io.files import BusyError
+from rivals.io.locks import BusyError
 from rivals.web import open_model as known
-from rivals.web.checked import decoded
 from rivals.web.collect import too_large
 from rivals.web.service import Service
 from rivals.web.web_events import follow
@@ -128,8 +127,7 @@ def make_app(desk: Service) -> FastAPI:
         request: Request, task: Maybe = None, reject: float | None = None, said: Word = "This"
     ) -> Any:
         data = await _body(request, desk.collection.limits.picture)
-        picture = await run_in_threadpool(decoded, data, said)
-        return await run_in_threadpool(desk.known.answer, picture, task or None, reject)
+        return await run_in_threadpool(desk.known.answer, data, said, task or None, reject)
 
     @app.get("/api/winners")
     def winners(task: Word) -> dict[str, Any]:

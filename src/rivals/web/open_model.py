@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rivals.errors import RivalsError
 
 if TYPE_CHECKING:
-    from PIL import Image
+    import numpy as np
+    from numpy.typing import NDArray
 
     from rivals.model.folder import Model
     from rivals.model.predictor import Predictor
@@ -76,13 +77,16 @@ class OpenModel:
         return {"winners": model.winners(task), "units": list(model.description.units)}
 
     def answer(
-        self, picture: Image.Image, task: str | None, reject: float | None
+        self, picture: bytes, name: str, task: str | None, reject: float | None
     ) -> dict[str, Any]:
         """Class, task and confidence of a picture, and how likely the other classes are."""
+        from rivals.io.pictures import to_pixels
+
         with self._lock:
             predictor = self._open_predictor()
-            (answer,) = predictor.predict([picture], task, reject)
-            return {**vars(answer), "shares": _shares(predictor, picture, answer.task)}
+            images = to_pixels(picture, predictor.shape, name=name)[None]
+            (answer,) = predictor.decide(images, task, reject)
+            return {**vars(answer), "shares": _shares(predictor, images, answer.task)}
 
     def _open_predictor(self) -> Predictor:
         stamp = self.stamp()
@@ -102,14 +106,12 @@ class OpenModel:
             return list(drop(self.folder, task).heirs)
 
 
-def _shares(predictor: Predictor, picture: Image.Image, task: str) -> list[tuple[str, float]]:
+def _shares(predictor: Predictor, images: NDArray[np.uint8], task: str) -> list[tuple[str, float]]:
     """The likeliest classes of a task with their probabilities."""
     import torch
 
-    from rivals.io.pictures import pixels
-
     number = predictor.tasks.index(task)
-    raw = torch.from_numpy(pixels(picture, predictor.shape)[None])
+    raw = torch.from_numpy(images)
     (reading,) = predictor.tickets_of(task, [number])(raw)
     values, order = torch.softmax(reading.scores, 1)[0].sort(descending=True)
     classes = predictor.classes[number]

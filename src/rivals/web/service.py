@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.io.files import BusyError, Lock, make_folder
+from rivals.io.files import make_folder
+from rivals.io.locks import BusyError, FolderLock
 from rivals.web.collect import Collection, Limits
 from rivals.web.downloads import Package, package
 from rivals.web.jobs import RUNNING, Jobs, WebJob
@@ -28,7 +29,7 @@ class Service:
         self.folder = beside(self.model)
         make_folder(self.folder)
         try:
-            self.lock = Lock(self.folder)
+            self.lock = FolderLock(self.folder)
         except BusyError as error:
             raise BusyError(
                 f"Another server has this model open ({self.model}); use its page, or stop it."

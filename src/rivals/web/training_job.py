@@ -7,7 +7,6 @@ number: a server that was killed and started again finds its training, running o
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
+from rivals.io.locks import child_is_alive, lock_for_child
 
 PATIENCE = 5.0  # seconds between asking a process to end and ending it
 ENDS = ("done", "error")  # events after which nothing comes
@@ -34,37 +34,27 @@ class TrainingJob:
     def start(self, command: Sequence[str]) -> None:
         """Start it anew; events of an earlier attempt stay where they are."""
         self._end_broken_line()
-        alive = os.open(self.folder / "alive", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with self.events.open("ab") as out, (self.folder / "stderr").open("wb") as errors:
+            with (
+                lock_for_child(self.folder / "alive") as inherited,
+                self.events.open("ab") as out,
+                (self.folder / "stderr").open("wb") as errors,
+            ):
                 self.process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
-                    pass_fds=[alive], start_new_session=True,
+                    pass_fds=inherited, start_new_session=True,
                 )  # fmt: skip
-            (self.folder / "process").write_text(str(self.process.pid))
+                (self.folder / "process").write_text(str(self.process.pid))
         except OSError as error:
             if self.process is not None:
                 self.process.kill()
             raise RivalsError(f"The training could not start ({error.strerror}).") from error
-        finally:
-            os.close(alive)
 
     def alive(self) -> bool:
         """Whether the process, of this server or of one before it, still runs."""
         if self.process is not None:
             return self.process.poll() is None
-        try:
-            descriptor = os.open(self.folder / "alive", os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return child_is_alive(self.folder / "alive")
 
     def stop(self) -> None:
         """Ask it to end; end it if it does not."""

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rivals.baselines.memory.features import BATCH, Features, compute
-from rivals.baselines.memory.pool_pictures import Shape, fitted, read_folder
+from rivals.baselines.memory.pool_pictures import fitted, read_folder
 from rivals.errors import RivalsError
+from rivals.io.pictures import Shape
 from rivals.streams.data.loading import load
 
 DISTANCES = 4_000_000  # held at a time, 32 MB

@@ -35,8 +35,8 @@ class C(Format):
         super().check_installed(name)
         if compiler() is None:
             raise RivalsError(
-                f"The format '{name}' is run to be compared, which needs a compiler of C, and "
-                "there is none; install one, such as gcc, or name it in $CC."
+                f"The format '{name}' is run to be compared, which needs a C compiler, and none "
+                "was found; install one, such as gcc, or name it in $CC."
             )
 
     def write(self, ticket: Ticket, path: Path, options: Options) -> None:

@@ -34,8 +34,8 @@ WIDE_C = 1_000_000  # weights: more would be a hundred megabytes of source
 ONE_IMAGE = """
 import sys
 {load}
-status = open("/proc/self/status").read()
-print(int(status.split("VmHWM:")[1].split()[0]) * 1024)
+from rivals.io.process_memory import peak_memory
+print(peak_memory())
 """
 EDGE = """
 import numpy

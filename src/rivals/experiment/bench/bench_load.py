@@ -10,11 +10,11 @@ from typing import Any
 
 from rivals.experiment.bench.bench_row import Row, at_least
 from rivals.experiment.bench.bench_sizes import Sizes
-from rivals.experiment.bench.machine import peak_memory
 from rivals.experiment.bench.noise_stream import noise_task
 from rivals.experiment.bench.probe import ask
 from rivals.experiment.bench.steps import PhaseSteps
 from rivals.experiment.bench.timing import interleave, ratio
+from rivals.io.process_memory import peak_memory
 from rivals.seeds import Seed
 from rivals.streams.batching import Batching, epoch
 

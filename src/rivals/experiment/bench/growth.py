@@ -10,11 +10,11 @@ from typing import Any
 from rivals.experiment.bench.bench_row import Row, at_most
 from rivals.experiment.bench.bench_sizes import Sizes
 from rivals.experiment.bench.bench_stored import store
-from rivals.experiment.bench.machine import resident_memory
 from rivals.experiment.bench.noise_stream import noise_task
 from rivals.experiment.bench.probe import ask, warm_up
 from rivals.experiment.bench.steps import PHASES, PhaseSteps, method_of
 from rivals.experiment.bench.timing import interleave, ratio
+from rivals.io.process_memory import resident_memory
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 
 UNITS = 64  # as many as growth would give the first layer on the way to many tasks

@@ -1,7 +1,7 @@
 """A measurement in a process of its own: `python -m rivals.experiment.bench.probe` prints JSON.
 
-Extra memory is the high-water mark at the end minus that after a tiny step of every kind, with its
-optimiser: libraries, thread pools and the first buffers of torch are in both.
+Extra memory is the peak at the end minus the peak after a warm-up: one tiny step of every kind,
+with its optimiser. Libraries, thread pools and the first buffers of torch are in both.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import torch
 
 from rivals.errors import RivalsError
 from rivals.experiment.bench.bench_sizes import TINY, Sizes
-from rivals.experiment.bench.machine import peak_memory
 from rivals.experiment.bench.noise_stream import noise_task
 from rivals.experiment.bench.steps import method_of, plain_training
+from rivals.io.process_memory import peak_memory
 from rivals.learn.callbacks import OnStep
 from rivals.learn.trainer import Trainer
 
-PAGE = 4096  # bytes; what is too small to be seen counts as one
+PAGE = 4096  # bytes; the least that is reported
 
 
 def ask(what: str, sizes: Sizes, **options: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def ask(what: str, sizes: Sizes, **options: Any) -> dict[str, Any]:
         env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise RivalsError(f"The process that measures {what} ended with {done.returncode}: {last}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found

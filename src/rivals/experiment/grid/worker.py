@@ -18,7 +18,7 @@ from typing import Any
 
 from rivals.errors import Interrupted, RivalsError
 from rivals.experiment.loop import Run, RunCallback
-from rivals.io.files import BusyError
+from rivals.io.locks import BusyError
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
 

@@ -1,1 +1,1 @@
-"""Official data files: found, fetched, checked, decoded once and mapped into memory."""
+"""Official data files: find, download, check, decode once and map into memory."""

@@ -1,6 +1,7 @@
-"""Zip, tar and folder behind one face. Nothing is ever unpacked to disk: members are read.
+"""One interface for zip files, tar files and folders. Members are read, never unpacked to disk.
 
-A name that leads out of it, a link, a device, a bomb's ratio or a broken stream refuses it whole.
+An archive is refused if a name points outside it, if it holds a link or a device, if it unpacks to
+far more bytes than it has (a "zip bomb"), or if it is damaged.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from pathlib import Path, PurePosixPath
 
 from rivals.errors import RivalsError
 
-RATIO = 100  # unpacked bytes for each packed one; images and CIFAR's pickles stay below 5
-FREE = 16 * 2**20  # small archives may exceed the ratio up to this size: empty files pack well
-TOTAL = 4 * 2**30  # bytes in all; the largest official archive unpacks to 0.5 GiB
+RATIO = 100  # largest unpacked size / packed size; images and CIFAR's pickles stay below 5
+ALWAYS_ALLOWED = 16 * 2**20  # bytes; empty files of a small archive exceed the ratio
+TOTAL = 4 * 2**30  # unpacked bytes; the largest official archive has 0.5 GiB
 MEMBERS = 500_000  # the largest official archive has 120,609
 BROKEN = (
     zipfile.BadZipFile,
@@ -41,25 +42,25 @@ BROKEN = (
 
 
 class Members(ABC):
-    """The plain files in an archive or a folder, by their names in it."""
+    """The regular files in an archive or a folder, by name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The names of all plain files, sorted."""
+        """The names of all regular files, sorted."""
 
     @abstractmethod
     def each(self, wanted: Collection[str] | None = None) -> Iterator[tuple[str, bytes]]:
-        """(name, bytes) of the wanted files (all if None), in the order that is quick to read."""
+        """(name, bytes) of the wanted files (all if None), in the order that reads fastest."""
 
     def close(self) -> None:
-        """Closes what is open."""
+        """Close open files."""
 
 
 def _safe(path: Path, name: str) -> str:
-    """`name` if it stays inside the archive."""
+    """The normalised name; a name that points outside the archive is refused."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     if name.startswith(("/", "\\")) or ".." in parts or ":" in name[:3] or "\0" in name:
         raise RivalsError(
@@ -77,12 +78,12 @@ def _bomb(path: Path, size: int) -> RivalsError:
 
 
 def _limit(path: Path) -> int:
-    return min(TOTAL, max(FREE, RATIO * path.stat().st_size))
+    return min(TOTAL, max(ALWAYS_ALLOWED, RATIO * path.stat().st_size))
 
 
 def _link(path: Path, name: str) -> RivalsError:
     return RivalsError(
-        f"{path} has '{name[:80]}' that is a link or a device, but only plain files are read; "
+        f"{path} has '{name[:80]}' that is a link or a device, but only regular files are read; "
         "replace it by the file itself or fetch the official file again."
     )
 
@@ -108,7 +109,7 @@ class ZipMembers(Members):
 
     def each(self, wanted: Collection[str] | None = None) -> Iterator[tuple[str, bytes]]:
         for name in self.infos if wanted is None else wanted:
-            # a member whose stream is longer than its entry says is cut there and fails its CRC
+            # zipfile stops at the size in the index; a longer stream then fails its CRC
             yield name, self.zip.read(self.infos[name])
 
     def close(self) -> None:
@@ -116,7 +117,7 @@ class ZipMembers(Members):
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that stops a bomb while it unpacks, for tar has no table of sizes in front."""
+    """Limits the unpacked size while reading, since a tar file has no index of sizes."""
 
     def __init__(self, path: Path, stream: gzip.GzipFile | io.BufferedReader) -> None:
         self.path, self.stream = path, stream
@@ -131,7 +132,7 @@ class _Bounded(io.RawIOBase):
 
 
 class TarMembers(Members):
-    """Read as a stream, from front to back: gzip has no way to jump."""
+    """Read from front to back, since gzip cannot seek."""
 
     def names(self) -> list[str]:
         return sorted(name for name, _ in self.each())
@@ -152,20 +153,20 @@ class TarMembers(Members):
                         raise _link(self.path, name)
                     if wanted is None or name in wanted:
                         yield name, file.read()
-            while bounded.read(2**20):  # to the end, where gzip keeps its checksum
+            while bounded.read(2**20):  # read to the end, where the checksum of gzip is
                 pass
 
 
 def plain_files(folder: Path) -> list[tuple[str, os.DirEntry[str]]]:
-    """(name, entry) of every file below `folder`, sorted; names begin with the folder's own."""
-    found, waiting = [], [(folder.name, str(folder))]
-    while waiting:
-        inner, place = waiting.pop()
-        with os.scandir(place) as entries:
+    """(name, entry) of every file below `folder`, sorted; a name starts with the folder's name."""
+    found, pending = [], [(folder.name, str(folder))]
+    while pending:
+        inner, path = pending.pop()
+        with os.scandir(path) as entries:
             for entry in entries:
                 name = f"{inner}/{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append((name, entry.path))
+                    pending.append((name, entry.path))
                 elif entry.is_file(follow_symlinks=False):
                     found.append((name, entry))
                 else:
@@ -184,7 +185,7 @@ class FolderMembers(Members):
 
 @contextmanager
 def open_members(path: Path) -> Iterator[Members]:
-    """The members of a zip, a tar (gzip or not) or a folder; what breaks becomes one sentence."""
+    """Open a zip file, a tar file (gzip or not) or a folder; damage becomes a RivalsError."""
     members: Members | None = None
     try:
         if path.is_dir():

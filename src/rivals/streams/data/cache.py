@@ -1,10 +1,10 @@
-"""Decoded once into .npy files that are mapped into memory ever after.
+"""Cache of decoded data sets: .npy files that are memory-mapped.
 
-An entry is a folder named by the data set and a key (the source's checksums, the image size, this
-file's format). It is written beside, flushed and renamed, so it is whole or not there. `entry.json`
-has each array's size, time of change and digest: a file that changed since is summed again, and
-an entry that does not match is thrown away and decoded anew. Each image's own digest is kept too,
-so that duplicates are found without reading pixels.
+An entry is a folder named after the data set and a key (checksums of the source, image size, cache
+format). It is written under a temporary name, flushed and renamed, so it is complete or absent.
+`entry.json` has the size, modification time and digest of each array. If a file was modified, its
+digest is computed again; an entry that does not match is deleted and decoded again. The digest of
+each image is stored too, so that duplicates are found without reading pixels.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivals.errors import RivalsError
+from rivals.io.files import flush_folder
 from rivals.streams.data.decoded import Decoded
 from rivals.streams.data.find import cache_folder
 from rivals.streams.data.progress import bar
 
-FORMAT = 1  # raise it when a reader's pixels or order change, so that old entries are not used
+FORMAT = 1  # increase it when a reader's pixels or order change
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set in the cache: `arrays["train-images"]` and so on, images mapped, not loaded."""
+    """A data set in the cache: `arrays["train-images"]` and so on; images are memory-mapped."""
 
     classes: tuple[str, ...]
     counts: dict[str, list[int]]
@@ -53,7 +54,7 @@ def _digest(path: Path) -> str:
 
 
 def _write_array(path: Path, shape: tuple[int, ...], dtype: Any, chunks: Iterable[Any]) -> None:
-    """Written as a stream, not through a map: a full disk is then an error and not a crash."""
+    """Write with `write`, not through a memory map: a full disk is then an error, not a crash."""
     count = 0
     with path.open("wb") as file:
         descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
@@ -107,7 +108,7 @@ def _write(folder: Path, title: str, decoded: Decoded) -> None:
 
 
 def read(folder: Path, thorough: bool = False) -> Entry | None:
-    """The entry in `folder`, or None if it is not there or not as it was written."""
+    """The entry in `folder`, or None if it is missing or was changed."""
     try:
         facts = json.loads((folder / "entry.json").read_text("utf-8"))
         arrays: dict[str, NDArray[Any]] = {}
@@ -128,12 +129,14 @@ def read(folder: Path, thorough: bool = False) -> Entry | None:
 
 
 def discard(folder: Path) -> None:
-    """Removes an entry; who has it mapped keeps what he mapped."""
+    """Delete an entry; processes that have it mapped keep their data."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep(parent: Path) -> None:
-    """Removes what killed processes left half written."""
+    """Delete incomplete entries of killed processes."""
+    if os.name == "nt":  # os.kill would end a process there instead of asking for it
+        return
     for part in parent.glob(".*.part"):
         pid = part.name.split(".")[-2]
         try:
@@ -145,7 +148,7 @@ def _sweep(parent: Path) -> None:
 
 
 def fetch(title: str, folder: Path, decode: Callable[[], Decoded]) -> Entry:
-    """The entry in `folder`, made by `decode` if it is not there or damaged."""
+    """The entry in `folder`; decoded if it is missing or damaged."""
     if (found := read(folder)) is not None:
         return found
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
@@ -161,10 +164,11 @@ def fetch(title: str, folder: Path, decode: Callable[[], Decoded]) -> Entry:
         try:
             os.rename(part, folder)
         except OSError:
-            # another process may have been quicker: its entry is the same and stays
+            # another process may have been faster: its entry is the same
             if read(folder) is None:
                 raise
-        _flush_folder(folder.parent)
+        with contextlib.suppress(OSError):
+            flush_folder(folder.parent)
     except OSError as error:
         raise RivalsError(
             f"The cache {folder.parent} could not be written ({error.strerror or error}); make "
@@ -179,13 +183,3 @@ def fetch(title: str, folder: Path, decode: Callable[[], Decoded]) -> Entry:
             "$RIVALS_CACHE to another folder."
         )
     return made
-
-
-def _flush_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut, where folders can be flushed."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -1,7 +1,7 @@
-"""The data sets: where their official files come from, what they hold when complete, on what terms.
+"""The data sets: addresses and checksums of the official files, sizes and licence terms.
 
-MNIST's own page no longer serves its files; its addresses are the mirror that PyTorch keeps, and
-the MD5 is that of the page. notMNIST has no published MD5 and no split: its size is checked.
+The page of MNIST no longer serves its files; the addresses are PyTorch's mirror, with the MD5 of
+the page. notMNIST has no published MD5 and no split, so only its size is checked.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from rivals.errors import unknown
 
 @dataclass(frozen=True)
 class DownloadSource:
-    """One official file, and the name it has once unpacked."""
+    """One official file, and its name after unpacking."""
 
-    role: str  # what a reader asks for
+    role: str  # the name by which a reader asks for it
     path: str  # under a data root, as released
-    unpacked: str  # the file or folder it unpacks to, also read; "" if it is not packed
+    unpacked: str  # the file or folder after unpacking, which is read too; "" if it is not packed
     url: str
     md5: str  # "" where none is published
     size: int  # bytes
@@ -35,14 +35,14 @@ class DataSet:
     test: int  # 0 where the release has no split
     home: str
     terms: str
-    lists: tuple[tuple[str, str], ...] = ()  # (role, path) of files that may lie beside
+    lists: tuple[tuple[str, str], ...] = ()  # (role, path) of optional files beside the sources
     even: bool = True  # every class has the same number of images
 
 
 def _idx(
     folder: str, base: str, facts: tuple[tuple[str, str, int], ...]
 ) -> tuple[DownloadSource, ...]:
-    """The four IDX files of MNIST and of those who took its format."""
+    """The four IDX files of MNIST and of data sets in the same format."""
     roles = ("train-images", "train-labels", "test-images", "test-labels")
     return tuple(
         DownloadSource(

@@ -1,4 +1,4 @@
-"""MD5 of source files, remembered by path, size and time of change: a warm start reads none."""
+"""MD5 of source files, cached by path, size and modification time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rivals.streams.data.find import cache_folder
 
 
 def file_md5(path: Path) -> str:
-    """The MD5 of one file, as the official pages give it: against damage, not against forgery."""
+    """The MD5 of one file, as the official pages publish it: it detects damage, not forgery."""
     digest = hashlib.md5(usedforsecurity=False)
     try:
         with path.open("rb") as file:
@@ -27,30 +27,30 @@ def file_md5(path: Path) -> str:
         ) from None
 
 
-def _memory() -> Path:
+def _store() -> Path:
     return cache_folder() / "checksums.json"
 
 
-def _recall() -> dict[str, list[str]]:
+def _read_store() -> dict[str, list[str]]:
     try:
-        held = json.loads(_memory().read_text("utf-8"))
+        held = json.loads(_store().read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return held if isinstance(held, dict) else {}
 
 
-def _remember(path: Path, state: str, md5: str) -> None:
-    held = {**_recall(), str(path): [state, md5]}
-    beside = _memory().with_name(f"checksums.{os.getpid()}.part")
-    # a cache that cannot be written only costs the time to sum again
+def _write_store(path: Path, state: str, md5: str) -> None:
+    held = {**_read_store(), str(path): [state, md5]}
+    beside = _store().with_name(f"checksums.{os.getpid()}.part")
+    # without this cache the checksum is only computed again next time
     with contextlib.suppress(OSError):
         beside.parent.mkdir(parents=True, exist_ok=True)
         beside.write_text(json.dumps(held, indent=1, sort_keys=True), "utf-8")
-        os.replace(beside, _memory())
+        os.replace(beside, _store())
 
 
 def _state(path: Path) -> str:
-    """Changes whenever the file, or any file of the folder, does."""
+    """Changes whenever the file, or any file in the folder, changes."""
     if not path.is_dir():
         facts = path.stat()
         return f"{facts.st_size}:{facts.st_mtime_ns}"
@@ -62,7 +62,7 @@ def _state(path: Path) -> str:
 
 
 def checksum(path: Path, again: bool = False) -> str:
-    """The MD5 of a file, or of a folder's names and contents; summed anew if `again`."""
+    """The MD5 of a file, or of the names and contents of a folder; `again` ignores the cache."""
     full = path.resolve()
     try:
         state = _state(full)
@@ -70,7 +70,7 @@ def checksum(path: Path, again: bool = False) -> str:
         raise RivalsError(
             f"{path} could not be read ({error.strerror or error}); check the file and the disk."
         ) from None
-    match _recall().get(str(full)):
+    match _read_store().get(str(full)):
         case [str(known), str(md5)] if known == state and not again:
             return md5
     if full.is_dir():
@@ -80,5 +80,5 @@ def checksum(path: Path, again: bool = False) -> str:
         md5 = digest.hexdigest()
     else:
         md5 = file_md5(full)
-    _remember(full, state, md5)
+    _write_store(full, state, md5)
     return md5

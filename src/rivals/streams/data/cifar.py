@@ -17,7 +17,7 @@ from rivals.streams.data.decoded import Decoded, Images, Labels, Reader, Split
 
 @dataclass(frozen=True)
 class Layout:
-    """Which files hold what, under which keys."""
+    """Names of the files, and the keys in them."""
 
     folder: str
     train: tuple[str, ...]
@@ -65,13 +65,13 @@ def _batch(data: bytes, name: str, key: str, classes: int) -> tuple[Images, Labe
 
 
 def reader(layout: Layout) -> Reader:
-    """The reader for a CIFAR release laid out so."""
+    """A reader for a CIFAR release with this layout."""
 
     def read(files: Mapping[str, Path], size: int) -> Decoded:
         path = files["archive"]
         wanted = [f"{layout.folder}/{name}" for name in (*layout.train, *layout.test, layout.meta)]
         with open_members(path) as members:
-            # a folder may have been renamed when unpacked, an archive keeps its inner name
+            # an unpacked folder may have been renamed; in an archive the name is fixed
             inner = path.name if path.is_dir() else layout.folder
             names = [f"{inner}/{name.rpartition('/')[2]}" for name in wanted]
             if path.is_dir():

@@ -1,4 +1,4 @@
-"""What every reader gives: two splits of images, class names, and the checks that all must pass."""
+"""The result of every reader: two splits and class names, with checks for all data sets."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ Reader = Callable[[Mapping[str, Path], int], "Decoded"]
 
 @dataclass(frozen=True)
 class Split:
-    """Labels at once, images in chunks when asked for: a large set never sits in memory."""
+    """Labels in memory, images in chunks: a large data set is never in memory as a whole."""
 
     labels: Labels
     shape: tuple[int, int, int]  # (channels, height, width)
     chunks: Iterable[Images]
-    extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # further facts, one an image
+    extra: Mapping[str, NDArray[Any]] = field(
+        default_factory=dict
+    )  # further values, one for each image
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """A data set as its reader found it."""
+    """A data set as read from its official files."""
 
     classes: tuple[str, ...]
     train: Split
     test: Split
 
     def counts(self) -> dict[str, list[int]]:
-        """Images of each class in each split."""
+        """Number of images of each class in each split."""
         return {
             name: np.bincount(split.labels, minlength=len(self.classes)).tolist()
             for name, split in (("train", self.train), ("test", self.test))
@@ -45,14 +47,14 @@ class Decoded:
 
 
 def check_classes(dataset: DataSet, decoded: Decoded) -> None:
-    """Every class must have images: a stream with an empty class would silently be another one."""
+    """Every class must have images: otherwise the benchmark would silently be a different one."""
     if len(decoded.classes) != dataset.classes:
         raise RivalsError(
             f"{dataset.title} has {len(decoded.classes)} classes here, but {dataset.classes} were "
             f"expected; run `rivals data get {dataset.name}` for the official files."
         )
     counts = decoded.counts()
-    # Omniglot's two splits have different characters; elsewhere each class is in both
+    # the two splits of Omniglot have different characters; elsewhere each class is in both
     disjoint = dataset.name == "omniglot"
     for split in ("train", "test"):
         held = (
@@ -70,7 +72,7 @@ def check_classes(dataset: DataSet, decoded: Decoded) -> None:
 
 
 def subset_sentence(dataset: DataSet, counts: Mapping[str, list[int]]) -> str:
-    """ "" for a complete set, else what is there of how much."""
+    """ "" for a complete data set, else how much of it is there."""
     train, test = counts["train"], counts["test"]
     if dataset.test == 0:
         here, full = sum(train) + sum(test), dataset.train

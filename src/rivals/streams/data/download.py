@@ -1,4 +1,4 @@
-"""Fetching an official file: resumed where it broke, checked by MD5, in place only when whole."""
+"""Download official files: resumable, checked by MD5, renamed into place only when complete."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rivals.streams.data.find import roots
 from rivals.streams.data.progress import bar
 
 BLOCK = 2**16
-TIMEOUT = 30.0  # seconds without a byte
-ATTEMPTS = 5  # in a row that brought nothing
+TIMEOUT = 30.0  # seconds without data
+ATTEMPTS = 5  # failed attempts in a row
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class _CutError(Exception):
-    """The connection ended before the file did."""
+class _IncompleteError(Exception):
+    """The connection ended before the end of the file."""
 
 
-def _whole(path: Path, source: DownloadSource) -> str:
+def _difference(path: Path, source: DownloadSource) -> str:
     """ "" if `path` is the official file, else how it differs."""
     size = path.stat().st_size
     if not source.md5:
@@ -46,17 +46,19 @@ def _request(url: str, start: int) -> http.client.HTTPResponse:
 
 
 def _begins(response: http.client.HTTPResponse, start: int) -> int:
-    """Where the answer begins: a server may ignore the range and send all."""
+    """The first byte of the response: a server may ignore the range and send the whole file."""
     if response.status != 206:
         return 0
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     if match is None or int(match[1]) != start:
-        raise _CutError(f"the server answered another range than the one from byte {start:,}")
+        raise _IncompleteError(
+            f"the server answered another range than the one from byte {start:,}"
+        )
     return start
 
 
 def _receive(url: str, part: Path, source: DownloadSource, advance: Callable[[int], None]) -> None:
-    """One connection: whatever it brings is appended to `part`; _CutError if it ended early."""
+    """One connection: append what it sends to `part`; _IncompleteError if it ended early."""
     start = part.stat().st_size if part.exists() else 0
     with _request(url, start) as response:
         begin = _begins(response, start)
@@ -69,12 +71,12 @@ def _receive(url: str, part: Path, source: DownloadSource, advance: Callable[[in
                 file.write(block)
                 advance(len(block))
                 if file.tell() > 2 * source.size:
-                    return  # not the file we asked for; its MD5 will say so
+                    return  # not the requested file; its MD5 will differ
             count = file.tell()
             file.flush()
             os.fsync(file.fileno())
     if end is not None and count < end:
-        raise _CutError(f"the connection ended after {count:,} of {end:,} bytes")
+        raise _IncompleteError(f"the connection ended after {count:,} of {end:,} bytes")
 
 
 def _by_hand(source: DownloadSource, target: Path) -> str:
@@ -82,7 +84,7 @@ def _by_hand(source: DownloadSource, target: Path) -> str:
 
 
 def _download(url: str, part: Path, source: DownloadSource, target: Path) -> None:
-    """`part` grows until the server has no more; every failure is one sentence."""
+    """Download to `part` until it is complete; every failure becomes a RivalsError."""
     failures = 0
     done = part.stat().st_size if part.exists() else 0
     with bar(target.name, source.size, done, size=True) as advance:
@@ -91,18 +93,18 @@ def _download(url: str, part: Path, source: DownloadSource, target: Path) -> Non
             try:
                 return _receive(url, part, source, advance)
             except urllib.error.HTTPError as error:
-                if error.code == 416 and before:  # the part is at least as long as the file
+                if error.code == 416 and before:  # `part` is already as long as the file
                     return None
                 raise RivalsError(
                     f"{url} answered {error.code} {error.reason}; {_by_hand(source, target)}."
                 ) from None
-            except (OSError, http.client.HTTPException, _CutError) as error:
+            except (OSError, http.client.HTTPException, _IncompleteError) as error:
                 reason = error.reason if isinstance(error, urllib.error.URLError) else error
                 if isinstance(reason, OSError) and reason.errno in NO_ROOM:
                     raise RivalsError(
                         f"There is no room for {source.size:,} bytes in {target.parent} "
                         f"({os.strerror(reason.errno)}); make room and run the command again, "
-                        "it goes on where it stopped."
+                        "it continues where it stopped."
                     ) from None
                 if isinstance(reason, PermissionError):
                     raise RivalsError(
@@ -126,17 +128,17 @@ def _gave_up(
         )
     return RivalsError(
         f"The download of {target.name} stopped after {after:,} of {source.size:,} bytes "
-        f"({reason}); run the command again, it goes on where it stopped."
+        f"({reason}); run the command again, it continues where it stopped."
     )
 
 
 def fetch(source: DownloadSource, root: Path, url: str = "") -> bool:
-    """Puts `source` under `root`; False if it was there. `url` replaces the official address."""
+    """Download `source` to `root`; False if it was there. `url` replaces the official address."""
     address, target = url or source.url, root / source.path
     if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
         raise RivalsError(f"{address} is not an http or https address; give one that is.")
     if target.exists():
-        if differs := _whole(target, source):
+        if differs := _difference(target, source):
             raise RivalsError(
                 f"{target} is there but is not the official file ({differs}); move it away first "
                 "or keep it as the subset it is."
@@ -151,10 +153,10 @@ def fetch(source: DownloadSource, root: Path, url: str = "") -> bool:
             "choose another folder with --data DIR."
         ) from None
     _download(address, part, source, target)
-    if differs := _whole(part, source):
-        part.unlink()  # going on from wrong bytes would never come right
+    if differs := _difference(part, source):
+        part.unlink()  # continuing from wrong bytes cannot work
         raise RivalsError(
-            f"{address} gave a file with {differs}, so it was thrown away; try again later, or "
+            f"{address} gave a file with {differs}, so it was deleted; try again later, or "
             f"{_by_hand(source, target)}."
         )
     os.replace(part, target)
@@ -162,7 +164,7 @@ def fetch(source: DownloadSource, root: Path, url: str = "") -> bool:
 
 
 def get(dataset: DataSet, base: str = "") -> list[Path]:
-    """Fetches every file of `dataset` into the first root; `base` replaces the official site."""
+    """Download every file of `dataset` to the first root; `base` replaces the official site."""
     root = roots()[0]
     for source in dataset.sources:
         fetch(source, root, f"{base.rstrip('/')}/{Path(source.path).name}" if base else "")

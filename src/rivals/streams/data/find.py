@@ -1,4 +1,4 @@
-"""Where data lies: `--data DIR`, else $RIVALS_DATA, then the user's cache; packed or unpacked."""
+"""Find data: in `--data DIR` or $RIVALS_DATA, then in the user's cache; packed or unpacked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rivals.streams.data.catalogue import DataSet
 
 
 def use(folder: Path) -> None:
-    """Make `folder` the first data root, as `--data` does; child processes inherit it."""
+    """Make `folder` the first data root, also for child processes."""
     os.environ["RIVALS_DATA"] = str(folder)
 
 
 def cache_folder() -> Path:
-    """$RIVALS_CACHE, else `rivals` in the user's cache folder."""
+    """$RIVALS_CACHE, or else `rivals` in the user's cache folder."""
     if own := os.environ.get("RIVALS_CACHE"):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -25,7 +25,7 @@ def cache_folder() -> Path:
 
 
 def roots() -> list[Path]:
-    """The folders searched, in order; what is downloaded goes to the first."""
+    """The folders that are searched, in order; downloads go to the first."""
     found = [cache_folder() / "data"]
     if chosen := os.environ.get("RIVALS_DATA"):
         folder = Path(chosen)
@@ -40,7 +40,7 @@ def roots() -> list[Path]:
 
 @dataclass(frozen=True)
 class Located:
-    """A data set on disk: the root it was found in, and each role's file or folder."""
+    """A data set on disk: its root, and the file or folder of each role."""
 
     dataset: DataSet
     root: Path
@@ -48,7 +48,7 @@ class Located:
 
 
 def search(dataset: DataSet) -> Located | None:
-    """The first root that holds every source of `dataset`, or None."""
+    """Find the first root that has every source of `dataset`; None if there is none."""
     for root in roots():
         files: dict[str, Path] = {}
         for source in dataset.sources:
@@ -63,7 +63,7 @@ def search(dataset: DataSet) -> Located | None:
 
 
 def locate(dataset: DataSet) -> Located:
-    """The first root that holds `dataset`; an error that names the missing file if none does."""
+    """Like `search`, but raises an error that names the missing files."""
     found = search(dataset)
     if found is not None:
         return found
@@ -77,5 +77,5 @@ def locate(dataset: DataSet) -> Located:
         f"{dataset.title} is not here: {' and '.join(missing)} "
         f"{'was' if len(missing) == 1 else 'were'} looked for under "
         f"{' and '.join(str(folder) for folder in roots())}; "
-        f"run `rivals data get {dataset.name}` or point --data DIR at the folder that has it."
+        f"run `rivals data get {dataset.name}`, or give the folder that has it with --data DIR."
     )

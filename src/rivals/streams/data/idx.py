@@ -31,7 +31,7 @@ LARGEST = 256 * 2**20  # bytes; MNIST's largest file holds 47 MB
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """The array of bytes in `path`; never reads more than its header declares."""
+    """The uint8 array in `path`; never reads more bytes than its header declares."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             header = file.read(4 + 4 * dimensions)
@@ -88,7 +88,7 @@ def _split(images_path: Path, labels_path: Path, classes: int) -> Split:
 
 
 def reader(classes: tuple[str, ...]) -> Reader:
-    """The reader for four IDX files whose labels count `classes`."""
+    """A reader for the four IDX files of a data set with these classes."""
 
     def read(files: Mapping[str, Path], size: int) -> Decoded:
         train = _split(files["train-images"], files["train-labels"], len(classes))

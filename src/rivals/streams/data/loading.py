@@ -1,4 +1,4 @@
-"""From a name to arrays: find the official files, sum them, decode them once, map them."""
+"""Load a data set by name: find the official files, check them, decode them once, map them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ READERS: dict[str, Reader] = {
 
 @dataclass(frozen=True)
 class SplitArrays:
-    """One split: images in a mapped file, the rest in memory."""
+    """One split: images in a memory-mapped file, the rest in memory."""
 
     path: Path
     labels: Labels
@@ -46,14 +46,14 @@ class SplitArrays:
 
     @property
     def images(self) -> Images:
-        """Mapped anew each time: pages that were read leave memory when the array is let go."""
+        """A new memory map each time: its pages are freed when the array is deleted."""
         mapped: Images = np.load(self.path, mmap_mode="r", allow_pickle=False)
         return mapped
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A data set ready for use."""
+    """A data set that is ready to use."""
 
     name: str
     classes: tuple[str, ...]
@@ -69,25 +69,25 @@ def sums(located: Located, again: bool = False) -> dict[str, str]:
 
 
 def fingerprint(name: str, found: Mapping[str, str]) -> str:
-    """One short word for a data set's sources."""
+    """A short identifier of the source files."""
     text = "\n".join(f"{role} {md5}" for role, md5 in sorted(found.items()))
     return f"{name}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def key(mark: str, size: int) -> str:
-    """Names the cache entry: the sources, the image size and the cache's format."""
+    """The key of the cache entry: sources, image size and cache format."""
     return f"{mark.rpartition(':')[2]}-{size}-{cache.FORMAT}"
 
 
 def decode(located: Located, size: int = 0) -> Decoded:
-    """What the reader finds, its classes checked; images are decoded as their chunks are taken."""
+    """Read the official files and check the classes; images are decoded chunk by chunk later."""
     decoded = READERS[located.dataset.name](located.files, size)
     check_classes(located.dataset, decoded)
     return decoded
 
 
 def load(name: str, size: int = 0) -> Loaded:
-    """The data set `name`, its images scaled to `size`² where its reader can (0: as released)."""
+    """The data set `name`, with images of `size`² pixels if its reader can resize (0: original)."""
     entry = dataset(name)
     located = locate(entry)
     mark = fingerprint(name, sums(located))

@@ -1,7 +1,7 @@
 """notMNIST (small): the letters A to J, 28×28 grey PNG in a tar.gz or a folder.
 
-The release has no split. `train.txt` and `test.txt` beside the archive give one (a member's name a
-line); without them one image in six of each letter is the test set, drawn with a fixed seed.
+The release has no split. `train.txt` and `test.txt` beside the archive may define one (one file
+name per line). Without them one sixth of each letter is the test set, drawn with a fixed seed.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from rivals.streams.data.official_pictures import decode
 
 LETTERS = tuple("ABCDEFGHIJ")
 SEED = 2011  # the year of the release
-EMPTY = {  # the two files of the release that hold nothing
+EMPTY = {  # the two empty files of the release
     "A/RGVtb2NyYXRpY2FCb2xkT2xkc3R5bGUgQm9sZC50dGY=.png",
     "F/Q3Jvc3NvdmVyIEJvbGRPYmxpcXVlLnR0Zg==.png",
 }
 
 
 def _listed(path: Path, held: Mapping[str, bytes]) -> list[str]:
-    """The members a list names, without their first folder."""
+    """The names in a list, without their first folder."""
     try:
         lines = path.read_text("utf-8").split("\n")
     except (OSError, UnicodeError) as error:
         raise RivalsError(
             f"{path} is not a readable list of file names ({type(error).__name__}); "
-            "mend it or remove it."
+            "repair it or remove it."
         ) from None
     names = [line.strip().partition("/")[2] for line in lines if line.strip()]
     for name in names:
         if name not in held:
             raise RivalsError(
                 f"{path} names '{name[:80]}', which is not in the archive; "
-                "mend the list or remove it."
+                "repair the list or remove it."
             )
     return names
 
@@ -56,7 +56,7 @@ def _drawn(held: Mapping[str, bytes]) -> tuple[list[str], list[str]]:
 
 
 def read(files: Mapping[str, Path], size: int) -> Decoded:
-    """Both splits; the whole archive is small enough to hold."""
+    """Both splits; the archive is small enough to be read into memory."""
     path = files["archive"]
     with open_members(path) as members:
         held = {
@@ -77,14 +77,16 @@ def read(files: Mapping[str, Path], size: int) -> Decoded:
         if both := set(train) & set(test):
             raise RivalsError(
                 f"{lists[0].name} and {lists[1].name} both name '{min(both)[:80]}', but an image "
-                "is for training or for testing; mend the lists."
+                "is for training or for testing; repair the lists."
             )
     else:
         train, test = _drawn(held)
 
     def split(names: list[str]) -> Split:
         labels = np.array([LETTERS.index(name[0]) for name in names], np.int64)
-        chunks = (decode(held[name], f"{path}:{name}", "PNG", 28, "L")[None] for name in names)
+        chunks = (
+            decode(held[name], f"{path}:{name}", "PNG", 28, (1, 28, 28))[None] for name in names
+        )
         return Split(labels, (1, 28, 28), chunks)
 
     return Decoded(LETTERS, split(train), split(test))

@@ -1,8 +1,8 @@
 """Omniglot: 1,623 characters, 20 drawings each, grey and scaled to 32×32.
 
-Characters are sorted by alphabet and number, those of `background` before those of `evaluation`:
-the order of a directory walk differs between file systems. Which drawing an image is stays known,
-so that a split can keep all rotations of one drawing on one side.
+Characters are sorted by alphabet and number, since the order of files differs between file systems;
+those of `background` come before those of `evaluation`. The number of each drawing is kept, so that
+a split can keep all rotations of one drawing on one side.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _split(path: Path, found: list[tuple[str, str, int]], first: int, side: int)
     def chunks() -> Iterator[Images]:
         with open_members(path) as members:
             pictures = (
-                decode(data, f"{path}:{name}", "PNG", SIDE, "L", side)
+                decode(data, f"{path}:{name}", "PNG", SIDE, (1, side, side))
                 for name, data in members.each([name for _, name, _ in found])
             )
             for start in range(0, len(found), CHUNK):
@@ -62,7 +62,7 @@ def _split(path: Path, found: list[tuple[str, str, int]], first: int, side: int)
 
 
 def read(files: Mapping[str, Path], size: int) -> Decoded:
-    """Background as the training split and evaluation as the test split, all characters counted."""
+    """`background` is the training split and `evaluation` the test split."""
     side = size or 32
     background, evaluation = _names(files["background"]), _names(files["evaluation"])
     classes = (

@@ -1,7 +1,7 @@
-"""CIFAR's official files are Python 2 pickles. This reader runs nothing that a pickle names.
+"""A safe reader for CIFAR's official files, which are Python 2 pickles.
 
-The globals a plain numpy array needs are answered with stand-ins that only collect the array's
-shape, type and bytes; every other global is refused, so no code of a file's choosing is called.
+A pickle can name any function to be called. Here the few names that a numpy array needs are mapped
+to placeholder classes that only collect its shape, type and bytes; every other name is refused.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PLAIN = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"}
 
 
 class _RefusedError(Exception):
-    """What a pickle holds that it must not."""
+    """A pickle contains something that is not allowed."""
 
 
 class _Dtype:
-    """Stands for numpy.dtype: a plain code and its byte order."""
+    """Placeholder for numpy.dtype: a type code and its byte order."""
 
     __slots__ = ("code", "order")
 
@@ -42,7 +42,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands for numpy.ndarray until its state has come."""
+    """Placeholder for numpy.ndarray until its state is read."""
 
     __slots__ = ("value",)
 
@@ -60,8 +60,8 @@ class _Array:
         self.value = flat.reshape(shape, order="F" if fortran else "C")
 
 
-class _StandIn:
-    """Answers a global. Having no state of its own, it cannot be changed from within a pickle."""
+class _Placeholder:
+    """A callable in place of a global; a pickle cannot change it."""
 
     __slots__ = ("_make",)
     _make: Callable[..., object]
@@ -84,7 +84,7 @@ def _refuse(*_: object) -> object:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """Python 3 writes bytes this way into a protocol 2 pickle."""
+    """Python 3 writes bytes to a protocol 2 pickle by this call."""
     if encoding not in ("latin1", "latin-1"):
         raise _RefusedError("text in an unknown encoding")
     return text.encode("latin-1")
@@ -94,13 +94,13 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         match module, name:
             case (("numpy.core.multiarray" | "numpy._core.multiarray"), "_reconstruct"):
-                return _StandIn(lambda *_: _Array())
+                return _Placeholder(lambda *_: _Array())
             case "numpy", "ndarray":
-                return _StandIn(_refuse)  # only ever an argument of _reconstruct
+                return _Placeholder(_refuse)  # only used as an argument of _reconstruct
             case "numpy", "dtype":
-                return _StandIn(_Dtype)
+                return _Placeholder(_Dtype)
             case "_codecs", "encode":
-                return _StandIn(_encode)
+                return _Placeholder(_encode)
         raise _RefusedError(f"the global {module[:40]}.{name[:40]}")
 
 
@@ -115,9 +115,9 @@ def read(data: bytes, name: str) -> dict[str, Any]:
     except _RefusedError as error:
         raise RivalsError(
             f"{name} holds {error}, but CIFAR's files hold only numbers, text, lists and arrays; "
-            "nothing of it was run, fetch the official file again."
+            "none of it was run; fetch the official file again."
         ) from None
-    except Exception as error:  # a broken pickle can fail in any way the format allows
+    except Exception as error:  # a damaged pickle can raise nearly anything
         raise RivalsError(
             f"{name} is not a readable pickle ({type(error).__name__}); "
             "fetch the official file again."

@@ -1,4 +1,4 @@
-"""A bar on the terminal for what takes long; nothing when the output is not a terminal."""
+"""A progress bar on the terminal; nothing is shown if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def bar(
     title: str, total: int, done: int = 0, size: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """A function that moves the bar on by so many images, or bytes if `size`."""
+    """Yield a function that advances the bar by a number of images, or of bytes if `size`."""
     if not sys.stderr.isatty():
         yield lambda step: None
         return

@@ -1,4 +1,4 @@
-"""What is here: absent, complete, a subset or broken; and the thorough check of it."""
+"""The status of a data set on disk: absent, complete, subset or broken."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rivals.streams.data.loading import decode, fingerprint, key, sums
 
 @dataclass(frozen=True)
 class Status:
-    """One data set's state: absent, complete, subset or broken."""
+    """The status of one data set."""
 
     dataset: DataSet
-    state: str
+    state: str  # absent, complete, subset or broken
     root: Path | None = None
     note: str = ""  # the subset sentence, or what is broken
     official: bool = False  # every file has its official MD5
@@ -39,7 +39,7 @@ def _official(located: Located, found: dict[str, str]) -> bool:
 
 
 def survey(dataset: DataSet, thorough: bool = False) -> Status:
-    """The state of `dataset` by its counts; if `thorough`, by every byte and every image."""
+    """The status by the number of images; if `thorough`, every byte and image is checked."""
     located = None
     try:
         located = search(dataset)
@@ -50,7 +50,7 @@ def survey(dataset: DataSet, thorough: bool = False) -> Status:
         place = cache.place(dataset.name, key(mark, 0))
         if thorough:
             if cache.read(place, thorough=True) is None:
-                # an entry that only looks whole goes, so that it is decoded anew
+                # the entry is damaged, so it is decoded again
                 cache.discard(place)
             counts = cache.fetch(dataset.title, place, lambda: decode(located)).counts
         else:

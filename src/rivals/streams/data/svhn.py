@@ -16,7 +16,7 @@ LARGEST = 600_000  # images; the release's `extra` file has 531,131
 
 
 def _expect(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """X and y must have matching shapes, seen in the headers before anything is unpacked."""
+    """X and y must have matching shapes; this is checked in the headers, before unpacking."""
     image, label = shapes.get("X"), shapes.get("y")
     fits = (
         image is not None
@@ -44,7 +44,7 @@ def _split(path: Path) -> Split:
         content: dict[str, Any] = loadmat(str(path), variable_names=["X", "y"])
     except RivalsError:
         raise
-    except Exception as error:  # scipy fails in many ways on a file that is no MATLAB file
+    except Exception as error:  # scipy raises many errors for a file that is not MATLAB
         raise RivalsError(
             f"{path} is not a readable MATLAB 5 file ({type(error).__name__}); "
             "remove it and fetch the official file again."

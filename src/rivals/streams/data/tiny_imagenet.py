@@ -1,7 +1,7 @@
 """Tiny-ImageNet-200: 64×64 JPEG in a zip or a folder. Its `val` folder is the test set.
 
-Images are decoded a few hundred at a time, so its 1.2 GB never sit in memory. A few per cent are
-grey and become RGB.
+Images are decoded a few hundred at a time, so that the 1.2 GB are never in memory at once. A few
+percent of the images are grey; they become RGB.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _text(members: Members, name: str) -> str:
 
 
 def _class_names(wnids: list[str], words: str) -> tuple[str, ...]:
-    """The first English word of each class; the WordNet id where two share one or there is none."""
+    """The first English word of each class; its WordNet id if there is none or it is not unique."""
     lines = (line.partition("\t") for line in words.splitlines())
     known = {wnid: phrase.partition(",")[0].strip() for wnid, _, phrase in lines}
     chosen = [known.get(wnid) or wnid for wnid in wnids]
@@ -39,13 +39,13 @@ def _class_names(wnids: list[str], words: str) -> tuple[str, ...]:
 
 
 def _split(path: Path, found: list[tuple[int, int, str]], side: int) -> Split:
-    """`found` has (class, number, member); images come in this order."""
+    """`found` has (class, number, member); images are sorted in this order."""
     found.sort()
 
     def chunks() -> Iterator[Images]:
         with open_members(path) as members:
             pictures = (
-                decode(data, f"{path}:{name}", "JPEG", SIDE, "RGB", side)
+                decode(data, f"{path}:{name}", "JPEG", SIDE, (3, side, side))
                 for name, data in members.each([name for _, _, name in found])
             )
             for start in range(0, len(found), CHUNK):

@@ -1,0 +1,105 @@
+"""One writer at a time in a folder, and a sign of life for a child process.
+
+Both are locks of the operating system: it releases them when the process ends, also when the
+process is killed. Nothing has to be cleaned up by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, SoftFileLock, Timeout
+
+from rivals.errors import RivalsError
+
+LOCK_NAME = ".lock"  # the lock file in a folder; a killed process leaves it behind, unlocked
+
+
+class BusyError(RivalsError):
+    """Another process is writing to a folder."""
+
+
+class FolderLock:
+    """Holds `folder` for writing until `release`, or until the process ends.
+
+    Raises BusyError if another holder is at work, and OSError if the folder cannot be written to.
+    The lock file is removed on release, so a folder holds it only while somebody writes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._process = folder / LOCK_NAME, os.getpid()
+        # thread_local=False: a server may release the lock in another thread than it took it in.
+        self._lock = FileLock(self._path, timeout=0, thread_local=False)
+        try:
+            self._lock.acquire()
+        except Timeout as error:
+            raise BusyError(
+                f"Another process is at work in {folder}; wait for it, or stop it."
+            ) from error
+        if isinstance(self._lock, SoftFileLock):  # what filelock does where there are no locks
+            self.release()
+            raise OSError(errno.ENOTSUP, "the file system has no locks", str(folder))
+
+    def release(self) -> None:
+        # A forked child has a copy of this object, but the lock stays with the parent.
+        if not self._lock.is_locked or os.getpid() != self._process:
+            return
+        if os.name == "nt":  # an open file cannot be removed, and one that others use stays
+            self._lock.release()
+            self._remove()
+        else:  # removed before it is released: whoever opened it meanwhile sees that it is gone
+            self._remove()
+            self._lock.release()
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_lock"):
+            self.release()
+
+
+@contextlib.contextmanager
+def lock_for_child(path: Path) -> Iterator[list[int]]:
+    """File descriptors to start a child process with: it holds a lock on `path` until it ends.
+
+    Pass them as `pass_fds` of `subprocess.Popen`. Windows cannot do this; there the list is empty.
+    """
+    if os.name == "nt":
+        yield []
+        return
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield [descriptor]
+    finally:
+        os.close(descriptor)
+
+
+def child_is_alive(path: Path) -> bool:
+    """Whether a process that was started with `lock_for_child(path)` still runs.
+
+    Always False on Windows.
+    """
+    if os.name == "nt":
+        return False
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,59 @@
+"""Memory of this process: its own peak and nobody else's, on every system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rivals.io import process_memory
+from rivals.io.process_memory import available_memory, peak_memory, resident_memory
+
+MEGABYTE = 10**6
+FAT_PARENT = """
+import subprocess, sys
+fat = bytearray(b"x") * 300_000_000
+code = "from rivals.io.process_memory import peak_memory; print(peak_memory())"
+child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+from rivals.io.process_memory import peak_memory
+print(child.stdout.strip(), peak_memory())
+"""
+
+
+def test_a_child_of_a_fat_parent_reports_its_own_peak() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAT_PARENT], capture_output=True, text=True, check=True
+    )
+    child, parent = map(int, done.stdout.split())
+    assert parent > 300 * MEGABYTE
+    assert child < 60 * MEGABYTE
+
+
+def test_the_peak_stays_when_memory_is_given_back() -> None:
+    before = resident_memory()
+    assert 0 < before <= peak_memory()
+    much = bytearray(b"x") * (100 * MEGABYTE)
+    assert resident_memory() > before + 90 * MEGABYTE
+    high = peak_memory()
+    del much
+    assert peak_memory() > high - MEGABYTE  # Linux counts pages in batches
+    assert resident_memory() < high - 50 * MEGABYTE
+
+
+def test_available_memory_is_less_than_the_machine_has() -> None:
+    total = process_memory._linux(process_memory.MACHINE, "MemTotal")
+    assert total is not None
+    assert 0 < available_memory() < total
+
+
+def test_a_system_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("STATUS", "MACHINE"):
+        monkeypatch.setattr(process_memory, name, Path("/nowhere"))
+    assert 10 * MEGABYTE < peak_memory() < 10**12
+    assert resident_memory() == peak_memory()
+    assert available_memory() > 100 * MEGABYTE
+    kilobytes = peak_memory() // 1024
+    monkeypatch.setattr(process_memory.sys, "platform", "darwin")
+    assert kilobytes <= peak_memory() < 2 * kilobytes  # the system counts bytes there
