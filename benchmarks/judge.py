@@ -88,7 +88,7 @@ def measure(run):
     """By variant: task right, class right, calibration error, kB, seconds, microseconds."""
     method, stream = run.method, run.stream
     tasks, together = method.together()
-    lessons = [stream.lesson(number).task for number in range(len(tasks))]
+    lessons = [stream[number].task for number in range(len(tasks))]
     parts = [halves(task.validation) for task in lessons]
     kept = {"pixels+confidence": [method.known[name].kept for name in tasks]}
     for task, (held, _) in zip(lessons, parts, strict=True):

@@ -55,9 +55,9 @@ class Run:
 
     def tasks(self) -> Results:
         """Learn, evaluate and record every task."""
-        lessons = [self.stream.lesson(index) for index in range(self.done)]
-        for index in range(self.done, self.stream.length):
-            lesson = self.stream.lesson(index)
+        lessons = [self.stream[index] for index in range(self.done)]
+        for index in range(self.done, len(self.stream)):
+            lesson = self.stream[index]
             lessons.append(lesson)
             self.learn(lesson)
             self.results.add(self.method, lessons, self.stream, self.seed)
@@ -66,7 +66,7 @@ class Run:
             self.save()
             self.results.write(self.folder.results)
             self.watcher.ends(self.results)
-            if self.asked_to_stop() and self.done < self.stream.length:
+            if self.asked_to_stop() and self.done < len(self.stream):
                 raise Interrupted
         return self.results
 

@@ -59,7 +59,7 @@ class StoredRun:
         return stream
 
     def lesson(self, task: str) -> StreamItem:
-        return self.stream.lesson(self.tasks.index(task))
+        return self.stream[self.tasks.index(task)]
 
     def method(self) -> Method:
         """The method as its last checkpoint has it."""

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,3 +138,60 @@ def plain_colours(picture: Image.Image, mode: str) -> Image.Image:
     if mode == "L" and picture.mode not in ("L", "1"):
         picture = picture.convert("RGB")  # palettes and inks have no direct way to grey
     return picture.convert(mode)
+
+
+def to_pixels(picture: Any, shape: Shape, scale: float = 255.0) -> NDArray[np.uint8]:
+    """(channels, height, width) bytes of a PIL image, an array or a tensor.
+
+    Arrays are (height, width), (height, width, channels) or (channels, height, width), as bytes or
+    as floats from 0 to 1.
+    """
+    if not isinstance(picture, Image.Image):
+        values = channels_first(as_bytes(np.asarray(picture), "A picture"))  # (c, h, w)
+        if values.shape == shape and scale == 255:
+            return values
+        flat = values[0] if len(values) == 1 else np.moveaxis(values, 0, -1)
+        picture = Image.fromarray(np.ascontiguousarray(flat))
+    return pixels(picture, shape, scale)
+
+
+def as_bytes(values: NDArray[Any], what: str) -> NDArray[np.uint8]:
+    """Pixels from 0 to 255; `what` begins the sentence about pixels that are neither bytes nor
+    floats from 0 to 1."""
+    if values.dtype == np.uint8:
+        return values
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    if np.issubdtype(values.dtype, np.floating) and low >= 0 and high <= 1:
+        scaled: NDArray[np.uint8] = np.rint(values * 255).astype(np.uint8)
+        return scaled
+    if np.issubdtype(values.dtype, np.integer) and low >= 0 and high <= 255:
+        return values.astype(np.uint8)
+    raise RivalsError(
+        f"{what}: values of type {values.dtype} from {low:g} to {high:g} were found, but bytes "
+        "from 0 to 255 or floats from 0 to 1 were expected; leave out normalisation."
+    )
+
+
+def array_shape(values: NDArray[Any], what: str, batch: bool = False) -> Shape:
+    """(channels, height, width) of an array of pixels, or of a batch of them."""
+    shape = values.shape[1:] if batch else values.shape
+    if len(shape) == 2:
+        return (1, *shape)
+    if len(shape) == 3 and shape[0] in MODES:
+        return shape
+    if len(shape) == 3 and shape[2] in MODES:
+        return (shape[2], shape[0], shape[1])
+    raise RivalsError(
+        f"{what} has the shape {shape}, but (height, width), (height, width, channels) or "
+        "(channels, height, width) with 1 or 3 channels was expected."
+    )
+
+
+def channels_first(values: NDArray[np.uint8], batch: bool = False) -> NDArray[np.uint8]:
+    """An array of pixels, or a batch of them, as (…, channels, height, width)."""
+    channels, height, width = array_shape(values, "A picture", batch)
+    if values.shape[-3:] == (channels, height, width) and values.ndim == 3 + batch:
+        return values
+    if values.ndim == 2 + batch:
+        return np.expand_dims(values, -3)
+    return np.moveaxis(values, -1, -3)

@@ -80,7 +80,7 @@ def go(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> tuple[st
 
     try:
         run = _prepared(job, speaker, stop)
-        speaker.tasks = run.stream.length
+        speaker.tasks = len(run.stream)
         run.go()
     except Interrupted:
         return "stopped", "it was asked to stop, and is saved."
