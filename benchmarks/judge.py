@@ -23,7 +23,6 @@ from rivals.experiment.start import prepare
 from rivals.naming.judge import Judgement
 from rivals.naming.rules import RULES
 from rivals.streams.augment import augment
-from rivals.streams.on_validation import OnValidation
 from rivals.streams.task import Examples
 
 PRESETS = {
@@ -39,8 +38,7 @@ def learned(benchmark, seed, runs):
     folder = runs / f"{benchmark}-{seed}"
     held = {"validation_share": 0.2, "compete": 0.2}  # as it was when the rule was chosen
     settings = resolve(benchmark, "twta", PRESETS[benchmark], seed, held)
-    run = prepare(settings, folder, resume=folder.exists())
-    run.stream = OnValidation(run.stream)
+    run = prepare(settings, folder, resume=folder.exists(), on="validation")
     run.go()
     return run
 
@@ -88,7 +86,7 @@ def measure(run):
     """By variant: task right, class right, calibration error, kB, seconds, microseconds."""
     method, stream = run.method, run.stream
     tasks, together = method.together()
-    lessons = [stream.lesson(number).task for number in range(len(tasks))]
+    lessons = [stream[number].task for number in range(len(tasks))]
     parts = [halves(task.validation) for task in lessons]
     kept = {"pixels+confidence": [method.known[name].kept for name in tasks]}
     for task, (held, _) in zip(lessons, parts, strict=True):

@@ -104,9 +104,9 @@ def test_the_ladder_is_a_grid_that_expects_something_of_every_run():
 
 def test_clouds_are_made_by_their_seed_alone():
     settings = GaussianSettings(tasks=3, train=30, validation=5, test=6)
-    first, again = (Gaussians(settings, Seed(4)).lesson(2) for _ in range(2))
-    other = Gaussians(settings, Seed(5)).lesson(2)
-    longer = Gaussians(GaussianSettings(9, train=30, validation=5, test=6), Seed(4)).lesson(2)
+    first, again = (Gaussians(settings, Seed(4))[2] for _ in range(2))
+    other = Gaussians(settings, Seed(5))[2]
+    longer = Gaussians(GaussianSettings(9, train=30, validation=5, test=6), Seed(4))[2]
     for same in (again, longer):
         assert torch.equal(first.task.train.images, same.task.train.images)
         assert torch.equal(first.test.images, same.test.images)
@@ -116,7 +116,7 @@ def test_clouds_are_made_by_their_seed_alone():
 
 
 def test_clouds_of_a_class_lie_together():
-    train = Gaussians(GaussianSettings(), Seed(0)).lesson(0).task.train
+    train = Gaussians(GaussianSettings(), Seed(0))[0].task.train
     points = train.images.flatten(1).float()
     means = torch.stack([points[train.labels == label].mean(0) for label in range(4)])
     nearest = torch.cdist(points, means).argmin(1)

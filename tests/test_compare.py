@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import random
 import signal
 import sys
 import time
@@ -19,12 +18,12 @@ from rich.console import Console
 
 from rivals.cli.compare_screen import CompareScreen
 from rivals.errors import RivalsError
-from rivals.experiment.grid.comparison import Comparison, Outcome
+from rivals.experiment.grid.comparison import Comparison, NoDisplay, Outcome, compare, next_run
 from rivals.experiment.grid.engine import Ended, Event, GridJob, Progress
-from rivals.experiment.grid.expected import Expected, longest_first
-from rivals.experiment.grid.grid_file import Planned, from_file, from_words
+from rivals.experiment.grid.grid_file import PlannedRun, from_file, from_words
 from rivals.experiment.grid.process_engine import Processes, Worker
-from rivals.experiment.grid.run_status import look
+from rivals.experiment.grid.run_status import read_status
+from rivals.experiment.grid.variants import variants
 from rivals.experiment.run_settings import parse_overrides, resolve
 from rivals.experiment.start import prepare
 from rivals.io.files import write_json
@@ -36,21 +35,18 @@ Spawn = Callable[..., Any]
 ROOT = Path(__file__).parent.parent
 
 
-class Nobody:
-    """An onlooker that only remembers."""
+class Recorder(NoDisplay):
+    """Progress callbacks that remember."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
+        self.started_runs: list[str] = []
         self.progress: list[Progress] = []
 
-    def began(self, run: Planned) -> None:
-        self.begun.append(run.folder)
+    def started(self, run: PlannedRun) -> None:
+        self.started_runs.append(run.folder)
 
-    def goes_on(self, progress: Progress) -> None:
+    def progressed(self, progress: Progress) -> None:
         self.progress.append(progress)
-
-    def ended(self, outcome: Outcome) -> None: ...
-    def stopping(self) -> None: ...
 
 
 # What to run --------------------------------------------------------------------------------------
@@ -162,22 +158,8 @@ def test_the_folder_of_a_run_is_not_taken(finished: Path, refused: Refused) -> N
     assert "is the folder of a run" in said
 
 
-QUESTIONS = yaml.safe_load((ROOT / "benchmarks" / "research" / "questions.yaml").read_text())
-
-
-@pytest.mark.parametrize("name", list(QUESTIONS))
-def test_questions_for_research_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks" / "research")
-    question = QUESTIONS[name]
-    for variant in question["variants"].values():
-        given = {**question.get("set", {}), **variant}
-        method = given.pop("method", "twta")
-        for seed in question["seeds"]:
-            resolve(question["benchmark"], method, question["preset"], seed, given)
-
-
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "benchmarks").glob("*.yaml")), ids=lambda path: path.stem
+    "path", sorted((ROOT / "benchmarks").rglob("*.yaml")), ids=lambda path: path.stem
 )
 def test_our_own_grids_are_valid(path: Path) -> None:
     assert from_file(path)
@@ -186,75 +168,48 @@ def test_our_own_grids_are_valid(path: Path) -> None:
 # In which order -----------------------------------------------------------------------------------
 
 
-def planned(benchmarks: int, methods: int, seeds: int) -> list[Planned]:
-    return [
-        Planned(f"b{b}", f"m{m}", seed=s)
-        for s in range(seeds)
-        for b in range(benchmarks)
-        for m in range(methods)
-    ]
+def test_runs_start_in_the_order_of_the_grid_and_the_longest_first_when_timed() -> None:
+    runs = from_words("digits,digits-permuted", "twta,finetune", "0,1", "default", [])
+    assert next_run(runs, {}) is runs[0]
+    seconds = {runs[0].kind: [10.0, 20.0], runs[2].kind: [40.0], runs[3].kind: [5.0]}
+    assert next_run(runs, seconds) is runs[1]  # nothing is known of it
+    assert next_run([*runs[2:4], *runs[4:]], {**seconds, runs[1].kind: [16.0]}) is runs[2]
+    assert next_run([runs[4], runs[5]], {**seconds, runs[1].kind: [16.0]}) is runs[5]
 
 
-def simulate(runs: list[Planned], lasts: dict[Planned, float], workers: int) -> float:
-    """The share of time that workers are busy when runs start in our order."""
-    expected, waiting = Expected(), list(runs)
-    running: dict[Planned, float] = {}
-    clock = 0.0
-    while waiting or running:
-        while waiting and len(running) < workers:
-            run = longest_first(waiting, expected)[0]
-            waiting.remove(run)
-            running[run] = clock + lasts[run]
-        done = min(running, key=lambda run: running[run])
-        clock = running.pop(done)
-        expected.learn(done, lasts[done])
-    return sum(lasts.values()) / (workers * clock)
+def test_finished_runs_say_how_long_the_others_take(tmp_path: Path, changes: list[str]) -> None:
+    """One kind lasts long: its second seed starts before those of the others."""
+    runs = [PlannedRun("digits", m, seed=s) for s in (0, 1) for m in ("twta", "chain", "er")]
 
+    class Timed(Sleepers):
+        def events(self, timeout: float) -> list[Event]:
+            found = super().events(timeout)
+            for each in found:
+                took = 99.0 if each.run.method == "chain" else 1.0
+                comparison.seconds[each.run.kind].append(took)
+            return found
 
-@pytest.mark.parametrize("shape", [(2, 12, 1), (5, 5, 3), (1, 17, 2)], ids=str)
-def test_workers_are_busy_nine_tenths_of_the_time(shape: tuple[int, int, int]) -> None:
-    for trial in range(5):
-        dice = random.Random(trial)
-        of_benchmark = [dice.uniform(20, 200) for _ in range(shape[0])]
-        of_method = [dice.choice([1, 1, 1.3, 2, 4]) for _ in range(shape[1])]
-        runs = planned(*shape)
-        lasts = {
-            run: of_benchmark[int(run.benchmark[1:])]
-            * of_method[int(run.method[1:])]
-            * dice.uniform(0.9, 1.1)
-            for run in runs
-        }
-        assert simulate(runs, lasts, 2) >= 0.9, (shape, trial)
-
-
-def test_what_is_known_is_used() -> None:
-    expected = Expected()
-    runs = planned(2, 2, 2)
-    assert longest_first(runs, expected)[:4] == runs[:4]  # one of each kind, to learn from
-    for run, seconds in zip(runs[:3], (10.0, 40.0, 20.0), strict=True):
-        expected.learn(run, seconds)
-    assert expected.seconds(runs[3]) == pytest.approx(80, rel=0.01)  # 20 · 40 / 10
-    assert [run.kind[:2] for run in longest_first(runs[4:], expected)] == [
-        ("b1", "m1"), ("b0", "m1"), ("b1", "m0"), ("b0", "m0"),
-    ]  # fmt: skip
+    display, engine = Recorder(), Timed(lambda run: 0.01, workers=1)
+    comparison = Comparison(runs, tmp_path, engine, display)
+    comparison.go()
+    names = [run.folder for run in runs]
+    assert display.started_runs == [*names[:3], names[4], names[3], names[5]]
 
 
 class Sleepers:
     """An engine whose runs do nothing but last."""
 
-    def __init__(self, lasts: Callable[[Planned], float], workers: int = 2) -> None:
+    def __init__(self, lasts: Callable[[PlannedRun], float], workers: int = 2) -> None:
         self.workers, self.lasts = workers, lasts
-        self.running: dict[Planned, float] = {}
+        self.running: dict[PlannedRun, float] = {}
         self.most = 0
 
     def start(self, job: GridJob) -> None:
         self.running[job.run] = time.monotonic() + self.lasts(job.run)
         self.most = max(self.most, len(self.running))
 
-    def events(self, patience: float) -> list[Event]:
-        time.sleep(
-            max(0.0, min([patience, *(e - time.monotonic() for e in self.running.values())]))
-        )
+    def events(self, timeout: float) -> list[Event]:
+        time.sleep(max(0.0, min([timeout, *(e - time.monotonic() for e in self.running.values())])))
         over = [run for run, end in self.running.items() if end <= time.monotonic()]
         for run in over:
             del self.running[run]
@@ -267,17 +222,19 @@ class Sleepers:
     def close(self) -> None: ...
 
 
-def with_names(count: int) -> list[Planned]:
+def with_names(count: int) -> list[PlannedRun]:
     return [
-        Planned("digits", method, seed=seed) for seed in range(count) for method in ("twta", "m1")
+        PlannedRun("digits", method, seed=seed)
+        for seed in range(count)
+        for method in ("twta", "m1")
     ]
 
 
 def test_a_failure_does_not_stop_the_others(tmp_path: Path) -> None:
     engine = Sleepers(lambda run: 0.05 + 0.02 * (run.seed % 3))
-    comparison = Comparison(with_names(6), tmp_path, engine, Nobody())
-    hows = [outcome.how for outcome in comparison.go()]
-    assert hows == ["finished", "failed"] * 6
+    comparison = Comparison(with_names(6), tmp_path, engine, Recorder())
+    statuses = [outcome.status for outcome in comparison.go()]
+    assert statuses == ["finished", "failed"] * 6
     assert engine.most == 2
     assert comparison.busy > 85
     assert comparison.worked <= 2 * comparison.wall
@@ -319,7 +276,7 @@ def test_a_grid_runs_and_what_is_finished_is_kept(
         main([*words, "broken:Broken,twta,finetune"])
     said = json.loads(capsys.readouterr().out)
     assert ended.value.code == 1
-    assert [run["how"] for run in said["runs"]] == ["failed", "finished", "finished"]
+    assert [run["status"] for run in said["runs"]] == ["failed", "finished", "finished"]
     assert "RuntimeError: out of luck (broken.py:7)" in said["runs"][0]["reason"]
     ours = tmp_path / "out" / "digits-twta-default-0"
     assert outcome(ours) == outcome(finished)  # bit for bit what `rivals run` does
@@ -331,7 +288,7 @@ def test_a_grid_runs_and_what_is_finished_is_kept(
         main([*words, "twta,finetune"])
     said = json.loads(capsys.readouterr().out)
     assert ended.value.code == 0
-    assert [run["how"] for run in said["runs"]] == ["kept", "kept"]
+    assert [run["status"] for run in said["runs"]] == ["kept", "kept"]
     assert before == {path: path.stat().st_mtime_ns for path in ours.rglob("*")}
     with pytest.raises(SystemExit) as ended:
         main([*words[:-3], "--set", "epochs=3", "--methods", "twta"])
@@ -411,8 +368,8 @@ def test_stopped_and_killed_it_goes_on_to_the_same_bits(
     process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=240)
     assert process.returncode == 130
-    assert "Stopping: the runs at work are being saved." in errors
-    assert "The same command goes on where it stopped." in errors
+    assert "Stopping: the active runs are being saved." in errors
+    assert "The same command continues where it stopped." in errors
     assert "2 stopped" in printed
     assert "Traceback" not in errors
     before = stored(first), stored(second)
@@ -428,14 +385,14 @@ def test_stopped_and_killed_it_goes_on_to_the_same_bits(
     process = spawn(*words, "--json")
     printed, errors = process.communicate(timeout=240)
     assert (process.returncode, errors) == (0, "")
-    ways = {run["how"] for run in json.loads(printed)["runs"]}
+    ways = {run["status"] for run in json.loads(printed)["runs"]}
     assert ways <= {"finished", "kept"}
     assert outcome(first) == outcome(uninterrupted)
     assert json.loads((first / "measured.json").read_text())["resumed"] >= 1
 
 
 def test_a_worker_that_is_killed_is_reported(tmp_path: Path, changes: list[str]) -> None:
-    worker = Worker(GridJob(Planned("digits", changes=(*changes, *LONG)), tmp_path))
+    worker = Worker(GridJob(PlannedRun("digits", changes=(*changes, *LONG)), tmp_path))
     heard: list[Event] = []
     while not worker.over:
         heard += worker.listen()
@@ -445,29 +402,29 @@ def test_a_worker_that_is_killed_is_reported(tmp_path: Path, changes: list[str])
     assert (heard[0].number, heard[0].tasks, heard[0].task) == (1, 2, "0-1-2-3-4")
     last = heard[-1]
     assert isinstance(last, Ended)
-    assert last.how == "failed"
+    assert last.status == "failed"
     assert "ended by SIGKILL; perhaps memory ran out" in last.reason
 
 
 def test_another_process_at_work_is_waited_for(tmp_path: Path, changes: list[str]) -> None:
-    run = Planned("digits", "finetune", changes=tuple(changes))
+    run = PlannedRun("digits", "finetune", changes=tuple(changes))
     folder = tmp_path / run.folder
     folder.mkdir()
     lock = FolderLock(folder)
 
-    class Patient(Nobody):
-        def began(self, run: Planned) -> None:
-            super().began(run)
-            if len(self.begun) == 2:
+    class Patient(Recorder):
+        def started(self, run: PlannedRun) -> None:
+            super().started(run)
+            if len(self.started_runs) == 2:
                 lock.release()
 
-    onlooker, engine = Patient(), Processes(1)
-    (outcome,) = Comparison([run], tmp_path, engine, onlooker).go()
+    display, engine = Patient(), Processes(1)
+    (outcome,) = Comparison([run], tmp_path, engine, display).go()
     engine.close()
-    assert outcome.how == "finished"
-    assert len(onlooker.begun) >= 2
-    assert look(run, tmp_path).finished
-    assert onlooker.progress[-1].share == 1.0
+    assert outcome.status == "finished"
+    assert len(display.started_runs) >= 2
+    assert read_status(run, tmp_path).finished
+    assert display.progress[-1].share == 1.0
 
 
 def test_damaged_results_are_written_anew(
@@ -475,20 +432,102 @@ def test_damaged_results_are_written_anew(
 ) -> None:
     import shutil
 
-    run = Planned("digits", changes=tuple(changes))
+    run = PlannedRun("digits", changes=tuple(changes))
     shutil.copytree(finished, tmp_path / run.folder)
-    assert look(run, tmp_path).finished
+    assert read_status(run, tmp_path).finished
     (tmp_path / run.folder / "results.json").write_text("{")
-    assert not look(run, tmp_path).finished
+    assert not read_status(run, tmp_path).finished
     write_json(tmp_path / run.folder / "measured.json", {"total_train_seconds": "long"})
-    assert look(run, tmp_path).seconds is None
+    assert read_status(run, tmp_path).seconds is None
+
+
+# On validation images -----------------------------------------------------------------------------
+
+
+def test_a_grid_may_be_measured_on_validation_images(tmp_path: Path) -> None:
+    grid = "benchmarks: [digits]\non: validation\ngroups:\n  - {}\n  - {on: test}\n"
+    held, tested = from_file(grid_file(tmp_path, grid))
+    assert (held.on, tested.on) == ("validation", "test")
+    assert held.folder == "digits-twta-default-validation-0"
+    assert tested.folder == "digits-twta-default-0"
+    assert "--on validation" in held.command(tmp_path)
+    with pytest.raises(RivalsError, match="on is 'training'; use test or validation"):
+        from_file(grid_file(tmp_path, "benchmarks: [digits]\non: training\n"))
+
+
+def test_runs_on_validation_images_say_so_and_stay_apart(
+    tmp_path: Path, changes: list[str], accepted: Accepted, refused: Refused
+) -> None:
+    words = ["--benchmarks", "digits", *options(changes), "--out", tmp_path / "out"]
+    said = json.loads(accepted("compare", *words, "--on", "validation", "--json"))
+    folder = Path(said["runs"][0]["folder"])
+    assert said["variants"][0]["on"] == "validation"
+    results = json.loads((folder / "results.json").read_text())
+    assert results["measured_on"] == "validation"
+    assert results["subset"] == "measured on validation images"
+    summary = results["summary"]["accuracy"]
+    assert results["tasks"][0]["accuracy"] == results["tasks"][0]["validation_accuracy"]
+    assert summary["when_learned"] == summary["validation"]
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["data"]["measured_on"] == "validation"
+
+    resume = ["run", "digits", *options(changes), "--out", folder, "--resume"]
+    assert "its measured_on is validation, not test" in refused(*resume)
+    accepted(*resume, "--on", "validation", "--json")
+    assert "no kind of images to measure on named 'train'" in refused(*resume, "--on", "train")
+    other = folder.with_name("digits-twta-default-0")
+    folder.rename(other)  # as if it were a run on test images
+    found = read_status(PlannedRun("digits", changes=tuple(changes), on="validation"), tmp_path)
+    assert not found.finished
+    with pytest.raises(RivalsError, match="its measured_on is validation, not test"):
+        read_status(PlannedRun("digits", changes=tuple(changes)), tmp_path / "out")
+
+
+def test_a_folder_of_an_older_version_was_measured_on_test_images(
+    tmp_path: Path, finished: Path, changes: list[str]
+) -> None:
+    import shutil
+
+    run = PlannedRun("digits", changes=tuple(changes))
+    folder = tmp_path / run.folder
+    shutil.copytree(finished, folder)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    del config["data"]["measured_on"]
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    assert read_status(run, tmp_path).finished
+    settings = resolve("digits", overrides=parse_overrides(changes))
+    prepare(settings, folder, resume=True).go()
+    with pytest.raises(RivalsError, match="its measured_on is test, not validation"):
+        prepare(settings, folder, resume=True, on="validation")
+
+
+# From Python --------------------------------------------------------------------------------------
+
+
+def test_python_compares_as_the_command_does(
+    tmp_path: Path,
+    changes: list[str],
+    finished: Path,
+    outcome: Callable[[Path], dict[str, Any]],
+) -> None:
+    settings = dict(change.split("=") for change in changes)
+    (found,) = compare("digits", settings=settings, out=tmp_path / "out", workers=1)
+    assert (found.status, found.run.seed) == ("finished", 0)
+    assert outcome(tmp_path / "out" / found.run.folder) == outcome(finished)
+    (again,) = compare(["digits"], ["twta"], [0], settings=settings, out=tmp_path / "out")
+    assert again.status == "kept"
+    assert (again.accuracy, again.kilobytes) == (found.accuracy, found.kilobytes)
+    with pytest.raises(RivalsError, match="seeds must be"):
+        compare("digits", seeds=[-1], out=tmp_path)
+    with pytest.raises(RivalsError, match="a stream of your own is named module:name"):
+        compare([object()], out=tmp_path)  # type: ignore[list-item]
 
 
 # What a person sees -------------------------------------------------------------------------------
 
 
-def test_the_screen_shows_how_it_goes(tmp_path: Path) -> None:
-    runs = [Planned("digits", seed=seed) for seed in range(3)]
+def test_the_screen_sstatuses_how_it_goes(tmp_path: Path) -> None:
+    runs = [PlannedRun("digits", seed=seed) for seed in range(3)]
     screen = CompareScreen(runs, tmp_path)
     out = io.StringIO()
     screen.console = Console(
@@ -498,15 +537,15 @@ def test_the_screen_shows_how_it_goes(tmp_path: Path) -> None:
     screen.lively = True
     with screen.opened():
         for run in runs[:2]:
-            screen.began(run)
-        screen.goes_on(Progress(runs[0], "0-1", 1, 5, 0.1))
+            screen.started(run)
+        screen.progressed(Progress(runs[0], "0-1", 1, 5, 0.1))
         screen.ended(Outcome(runs[0], "finished", "", 98.76, 12.3))
         screen.ended(Outcome(runs[1], "failed", "no luck."))
         screen.ended(Outcome(runs[2], "kept", "", 97.0, 10.0))
         assert screen.progress is not None
         screen.progress.refresh()
     shown = out.getvalue()
-    assert "1/3 digits-twta-default-0: 98.8 % right after 12 s of training" in shown
+    assert "1/3 digits-twta-default-0: accuracy 98.8 % after 12 s of training" in shown
     assert "2/3 digits-twta-default-1: failed: no luck." in shown
     outcomes = [
         Outcome(runs[0], "finished", "", 98.76, 12.3),
@@ -517,6 +556,63 @@ def test_the_screen_shows_how_it_goes(tmp_path: Path) -> None:
     shown = out.getvalue()
     assert "3 runs: 1 finished, 1 failed, 1 kept in 13 s; 2 workers, busy 97 % of it." in shown
     assert "alone: rivals run digits --method twta --preset default --seed 1" in shown
+
+
+def outcomes_of(
+    accuracies: dict[str, dict[int, float]], benchmark: str = "digits"
+) -> list[Outcome]:
+    return [
+        Outcome(
+            PlannedRun(benchmark, "twta", seed=seed, name=name),
+            "kept",
+            "",
+            value,
+            10.0 + seed,
+            50.0,
+        )
+        for name, values in accuracies.items()
+        for seed, value in values.items()
+    ]
+
+
+def test_variants_are_compared_with_the_first_seed_by_seed() -> None:
+    found = variants(
+        [
+            *outcomes_of(
+                {"plain": {0: 80.0, 1: 90.0}, "wide": {1: 93.0, 0: 82.0}, "odd": {7: 1.0}}
+            ),
+            *outcomes_of({"plain": {0: 50.0}}, "pmnist"),
+            Outcome(PlannedRun("digits", name="broken"), "failed", "no luck"),
+        ]
+    )
+    rows = [each.row() for each in found]
+    assert [row["variant"] for row in rows] == ["twta plain", "twta wide", "twta odd", "twta plain"]
+    assert [row["difference"] for row in rows] == ["", "+2.5 ± 0.7", "", ""]
+    assert rows[0]["accuracy"] == "85.0 ± 7.1"
+    assert (rows[1]["seeds"], rows[1]["kilobytes"], rows[1]["seconds"]) == ("0,1", "50", "10")
+    assert rows[3]["accuracy"] == "50.0"
+
+
+def test_the_screen_shows_variants_and_explains_seeds(tmp_path: Path) -> None:
+    outcomes = outcomes_of({"plain": {0: 80.0, 1: 90.0}, "wide": {1: 93.0, 0: 82.0}})
+    screen, out = CompareScreen([each.run for each in outcomes], tmp_path), io.StringIO()
+    screen.console = Console(file=out, width=80, markup=False, highlight=False)
+    screen.variants(variants(outcomes)[:1])
+    screen.explain_seeds("0-2")
+    screen.explain_seeds("0")
+    assert out.getvalue() == ""
+    screen.variants(variants(outcomes))
+    assert "differences to twta plain" in out.getvalue()
+    assert "+2.5 ± 0.7" in out.getvalue()
+    screen.explain_seeds("2")
+    assert "--seeds 2 means seed 2 alone; for 2 seeds write --seeds 0-1." in out.getvalue()
+
+
+def test_a_benchmark_in_the_place_of_a_file_is_explained(refused: Refused) -> None:
+    said = refused("compare", "digits")
+    assert "There is no grid file digits" in said
+    assert "rivals compare --benchmarks digits" in said
+    assert "--benchmarks digits,pmnist" in refused("compare", "digits,pmnist")
 
 
 # On a cluster -------------------------------------------------------------------------------------
@@ -557,7 +653,7 @@ def test_a_grid_on_ray_survives_the_loss_of_a_worker(
     finally:
         process.kill()
     assert process.returncode == 0, errors
-    assert [run["how"] for run in json.loads(printed)["runs"]] == ["finished", "finished"]
+    assert [run["status"] for run in json.loads(printed)["runs"]] == ["finished", "finished"]
     assert outcome(first) == outcome(uninterrupted)
     resumed = [
         json.loads((tmp_path / f"digits-twta-default-{seed}" / "measured.json").read_text())[
@@ -569,6 +665,6 @@ def test_a_grid_on_ray_survives_the_loss_of_a_worker(
 
 
 def test_grids_are_plain_yaml() -> None:
-    for path in (ROOT / "benchmarks").glob("*.yaml"):
+    for path in (ROOT / "benchmarks").rglob("*.yaml"):
         assert path.read_text().startswith("#"), f"{path.name} should say what it reproduces"
         assert isinstance(yaml.safe_load(path.read_text()), dict)

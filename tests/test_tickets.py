@@ -48,7 +48,7 @@ def test_a_ticket_runs_without_its_model(folder: Path, finished: Path) -> None:
     stream = streams["digits"].build(
         resolve("digits", overrides={"tasks": 2}).stream, Seed(0).child("stream")
     )
-    test = stream.lesson(0).test
+    test = stream[0].test
     probabilities = ticket(test.images)
     assert probabilities.shape == (len(test), 5)
     torch.testing.assert_close(probabilities.sum(1), torch.ones(len(test)))
@@ -69,7 +69,7 @@ def test_saved_and_loaded_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     for field in dataclasses.fields(Ticket):
         if field.name != "network":
             assert getattr(again, field.name) == getattr(ticket, field.name)
-    images = digits().lesson(0).test.images
+    images = digits()[0].test.images
     assert torch.equal(again(images), ticket(images))
 
 
@@ -185,10 +185,13 @@ class Renamed(Stream):
     def __init__(self, stream: Stream, names: list[str]) -> None:
         self.stream, self.names = stream, names
         self.name, self.input_shape = stream.name, stream.input_shape
-        self.fingerprint, self.length = stream.fingerprint, len(names)
+        self.fingerprint = stream.fingerprint
 
-    def lesson(self, index: int) -> StreamItem:
-        lesson = self.stream.lesson(index)
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> StreamItem:
+        lesson = self.stream[index]
         return StreamItem(dataclasses.replace(lesson.task, name=self.names[index]), lesson.test)
 
 
@@ -222,7 +225,7 @@ def test_a_run_over_tasks_with_nasty_names(
     restored = prepare(settings, tmp_path / "out", resume=True)
     assert list(restored.method.known) == NASTY[:5]
     for name in NASTY[:5]:
-        images = model.stream.lesson(0).test.images
+        images = model.stream[0].test.images
         before_stop, after = run.method.predict(images, name), restored.method.predict(images, name)
         assert torch.equal(before_stop.confidence, after.confidence)
 

@@ -16,7 +16,7 @@ TINY = {"architecture": "mlp", "widths": (16, 16), "units": 4}
 def lessons(count=3, benchmark="digits", seed=0, **settings):
     found = streams[benchmark]
     stream = found.build(found.settings(**settings), Seed(seed))
-    return [stream.lesson(index) for index in range(count)]
+    return [stream[index] for index in range(count)]
 
 
 def shortened(task, images, name=None):

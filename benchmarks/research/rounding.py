@@ -33,7 +33,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = prepare(settings, Path(folder) / "run")
         run.go()
-    asked = [run.stream.lesson(index).task for index in range(len(run.method.known))]
+    asked = [run.stream[index].task for index in range(len(run.method.known))]
 
     def answers() -> list[Tensor]:
         return [run.method.predict(task.validation.images, task.name).label for task in asked]

@@ -148,8 +148,8 @@ def test_no_test_image_in_any_training_set(name: str, split: str) -> None:
     stream = build(name, split=split, **settings)
     train: set[bytes] = set()
     test: set[bytes] = set()
-    for index in range(stream.length):
-        learned, tested = marks(stream.lesson(index))
+    for index in range(len(stream)):
+        learned, tested = marks(stream[index])
         train |= {hashlib.blake2b(image).digest() for image in learned}
         test |= {hashlib.blake2b(image).digest() for image in tested}
     assert not train & test
@@ -157,7 +157,7 @@ def test_no_test_image_in_any_training_set(name: str, split: str) -> None:
 
 @pytest.mark.parametrize("split", ["official", "random_9_1"])
 def test_no_test_digit_in_any_permuted_task(split: str) -> None:
-    learned, tested = marks(build("pmnist", split=split).lesson(7))
+    learned, tested = marks(build("pmnist", split=split)[7])
     assert len(learned) + len(tested) == 70_000
     assert not learned & tested
 
@@ -172,7 +172,7 @@ def test_omniglot_leaks_only_as_wsn_splits_it(split: str, leaks: int) -> None:
     train: set[bytes] = set()
     test: set[bytes] = set()
     for index in range(0, 100, 4):
-        lesson = stream.lesson(index)
+        lesson = stream[index]
         assert len(lesson.task.train) + len(lesson.task.validation) + len(lesson.test) == 960
         for part in (lesson.task.train, lesson.task.validation):
             train |= {upright(image) for image in part.images}
@@ -191,8 +191,8 @@ def test_a_task_is_what_is_resident() -> None:
         return int(Path("/proc/self/statm").read_text().split()[1]) * page
 
     before, most = resident(), 0
-    for index in range(stream.length):
-        stream.lesson(index)
+    for index in range(len(stream)):
+        stream[index]
         most = max(most, resident())
     assert most - before < whole / 4
 

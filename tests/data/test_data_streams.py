@@ -63,11 +63,11 @@ def rows(lesson: StreamItem, *parts: str) -> set[bytes]:
 def test_length_classes_and_shape(small: object, name: str) -> None:
     length, width, shape = NAMES[name]
     stream = build(name)
-    assert (stream.name, stream.length, stream.input_shape) == (name, length, shape)
+    assert (stream.name, len(stream), stream.input_shape) == (name, length, shape)
     assert ":" in stream.fingerprint
     assert " of " in stream.subset
     for index in (0, length - 1):
-        lesson = stream.lesson(index)
+        lesson = stream[index]
         task = lesson.task
         assert len(task.classes) == len(set(task.classes)) == width
         assert sorted(set(lesson.test.labels.tolist())) == list(range(width))
@@ -81,14 +81,14 @@ def test_length_classes_and_shape(small: object, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_seed_gives_one_stream(small: object, name: str) -> None:
-    one, same, other = (build(name, seed, split="random_9_1").lesson(1) for seed in (3, 3, 4))
+    one, same, other = (build(name, seed, split="random_9_1")[1] for seed in (3, 3, 4))
     assert torch.equal(one.task.train.images, same.task.train.images)
     assert torch.equal(one.test.labels, same.test.labels)
     assert rows(one, "train") != rows(other, "train")
 
 
 def test_natural_order_and_pixels(small: object) -> None:
-    lesson = build("cifar100").lesson(3)
+    lesson = build("cifar100")[3]
     assert lesson.task.classes == tuple(f"kind{number}" for number in range(30, 40))
     raw = releases.pixels(200, 3072, seed=200).reshape(-1, 3, 32, 32)
     expected = [n for n in range(200) if n % 100 // 10 == 3]
@@ -97,13 +97,13 @@ def test_natural_order_and_pixels(small: object) -> None:
 
 def test_seeded_order_shuffles_and_covers(small: object) -> None:
     stream = build("cifar100", class_order="seeded")
-    order = [name for index in range(10) for name in stream.lesson(index).task.classes]
+    order = [name for index in range(10) for name in stream[index].task.classes]
     assert sorted(order) == sorted(f"kind{number}" for number in range(100))
     assert order[:10] != [f"kind{number}" for number in range(10)]
 
 
 def test_nine_to_one_is_over_both_splits_and_stratified(small: object) -> None:
-    lesson = build("cifar10", split="random_9_1").lesson(0)
+    lesson = build("cifar10", split="random_9_1")[0]
     assert torch.bincount(lesson.test.labels).tolist() == [1, 1]  # of 10 + 2 a class
     count = len(lesson.task.train) + len(lesson.task.validation) + len(lesson.test)
     assert count == 24
@@ -111,15 +111,15 @@ def test_nine_to_one_is_over_both_splits_and_stratified(small: object) -> None:
 
 def test_limits(small: object) -> None:
     stream = build("cifar10", per_class=4, test_per_class=1, tasks=2)
-    lesson = stream.lesson(1)
-    assert stream.length == 2
+    lesson = stream[1]
+    assert len(stream) == 2
     assert torch.bincount(lesson.task.train.labels).tolist() == [4, 4]
     assert torch.bincount(lesson.task.validation.labels).tolist() == [1, 1]
     assert torch.bincount(lesson.test.labels).tolist() == [1, 1]
 
 
 def test_no_validation(small: object) -> None:
-    task = build("cifar10", validation_share=0.0).lesson(0).task
+    task = build("cifar10", validation_share=0.0)[0].task
     assert (len(task.train), len(task.validation)) == (20, 0)
     assert tuple(task.validation.images.shape) == (0, 3, 32, 32)
 
@@ -133,9 +133,9 @@ def test_duplicates_are_dropped_unless_kept(root: Path) -> None:
     train["data"][0] = test["data"][10]  # both of class 0
     members["cifar-10-batches-py/data_batch_1"] = pickle.dumps(train, 2)
     releases.tar(root / "cifar-10-python.tar.gz", members)
-    kept = build("cifar10", duplicates="keep").lesson(0)
+    kept = build("cifar10", duplicates="keep")[0]
     assert rows(kept, "train", "validation") & rows(kept, "test")
-    dropped = build("cifar10").lesson(0)
+    dropped = build("cifar10")[0]
     assert not rows(dropped, "train", "validation") & rows(dropped, "test")
     assert len(dropped.task.train) + len(dropped.task.validation) == 19
 
@@ -149,8 +149,8 @@ def test_permutations_are_fixed_by_seed_and_task(small: object) -> None:
     assert len({tuple(order.tolist()) for order in orders}) == 20
     assert not torch.equal(orders[0], torch.arange(784)), "the first task is permuted too"
     raw = torch.from_numpy(releases.pixels(20, 28, 28, seed=2)).flatten(1)
-    assert torch.equal(stream.lesson(5).test.images.flatten(1), raw[:, orders[5]])
-    padded = build("pmnist", pad=32).lesson(5).test.images
+    assert torch.equal(stream[5].test.images.flatten(1), raw[:, orders[5]])
+    padded = build("pmnist", pad=32)[5].test.images
     assert tuple(padded.shape) == (20, 1, 32, 32)
     assert torch.equal(padded[:, :, 2:-2, 2:-2].flatten(1), raw[:, orders[5]])
     assert int(padded[:, :, :2].sum()) == 0
@@ -159,14 +159,14 @@ def test_permutations_are_fixed_by_seed_and_task(small: object) -> None:
 def test_tiny_imagenet_at_32(small: object) -> None:
     stream = build("tiny-imagenet", image_size=32)
     assert stream.input_shape == (3, 32, 32)
-    assert tuple(stream.lesson(39).test.images.shape) == (5, 3, 32, 32)
+    assert tuple(stream[39].test.images.shape) == (5, 3, 32, 32)
 
 
 def test_five_datasets_in_order_padded_and_rgb(small: object) -> None:
     stream = build("five-datasets")
-    names = [stream.lesson(index).task.name for index in range(5)]
+    names = [stream[index].task.name for index in range(5)]
     assert names == ["cifar-10", "mnist", "svhn", "fashion-mnist", "notmnist"]
-    images = stream.lesson(1).test.images
+    images = stream[1].test.images
     assert torch.equal(images[:, 0], images[:, 2])
     assert int(images[:, :, :2].sum()) == 0
     assert stream.fingerprint.count(":") == 5
@@ -210,8 +210,8 @@ def test_omniglot_rotation(
 ) -> None:
     monkeypatch.setattr(omniglot_rotation, "load", lambda name: drawings)
     stream = OmniglotRotation(OmniglotSettings(split=split), Seed(1))
-    assert stream.length == 100
-    lesson = stream.lesson(90)
+    assert len(stream) == 100
+    lesson = stream[90]
     task = lesson.task
     assert task.classes == tuple(str(number) for number in range(1080, 1092))
     found = [len(part) / 48 for part in (task.train, task.validation, lesson.test)]
@@ -221,7 +221,7 @@ def test_omniglot_rotation(
     assert len(train | test) <= 240
     # WSN's split: nearly every tested drawing was learned in another rotation
     assert (len(train & test) > 0.9 * len(test)) if leaks else not train & test
-    again = OmniglotRotation(OmniglotSettings(split=split), Seed(1)).lesson(90)
+    again = OmniglotRotation(OmniglotSettings(split=split), Seed(1))[90]
     assert torch.equal(task.train.images, again.task.train.images)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a comparison: a bar for all, a line for each run at work, a table."""
+"""What a person sees of a comparison: progress bars, then tables."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ if TYPE_CHECKING:
     from rivals.experiment.grid.comparison import Outcome
     from rivals.experiment.grid.engine import Progress as Step
     from rivals.experiment.grid.expectations import Verdict
-    from rivals.experiment.grid.grid_file import Planned
+    from rivals.experiment.grid.grid_file import PlannedRun
+    from rivals.experiment.grid.variants import Variant
 
 
 class CompareScreen:
-    """An onlooker: bars where there is a terminal, a line for each run that ends elsewhere."""
+    """Sstatuses progress bars on a terminal; elsewhere a line for each run that ends."""
 
-    def __init__(self, runs: list[Planned], out: Path, quiet: bool = False) -> None:
+    def __init__(self, runs: list[PlannedRun], out: Path, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, markup=False, emoji=False)
         self.messages = Console(
             stderr=True, quiet=quiet, highlight=False, markup=False, emoji=False
         )
         self.lively = self.console.is_terminal and not quiet
         self.runs, self.out = runs, out
-        self.over = 0
+        kinds = dict.fromkeys(run.on for run in runs)
+        self.images = " and ".join(f"{kind} images" for kind in kinds)
+        self.ended_runs = 0
         self.progress: Progress | None = None
-        self.bars: dict[Planned, TaskID] = {}
-        self.shares: dict[Planned, float] = {}
+        self.bars: dict[PlannedRun, TaskID] = {}
+        self.shares: dict[PlannedRun, float] = {}
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keep the bars on screen while runs go on."""
+        """Show the bars while there are runs."""
         if not self.lively:
             yield
             return
@@ -50,11 +53,11 @@ class CompareScreen:
             yield
         self.progress = None
 
-    def began(self, run: Planned) -> None:
+    def started(self, run: PlannedRun) -> None:
         if self.progress:
-            self.bars[run] = self.progress.add_task(run.folder, total=1.0, note="starts")
+            self.bars[run] = self.progress.add_task(run.folder, total=1.0, note="starting")
 
-    def goes_on(self, progress: Step) -> None:
+    def progressed(self, progress: Step) -> None:
         self.shares[progress.run] = progress.share
         if self.progress and progress.run in self.bars:
             note = f"task {progress.number}/{progress.tasks} {progress.task}"
@@ -63,65 +66,95 @@ class CompareScreen:
         self._whole()
 
     def ended(self, outcome: Outcome) -> None:
-        self.over += 1
+        self.ended_runs += 1
         self.shares.pop(outcome.run, None)
         bar = self.bars.pop(outcome.run, None)
         if self.progress and bar is not None:
             self.progress.remove_task(bar)
         self._whole()
-        if outcome.how in ("kept", "waiting"):
+        if outcome.status in ("kept", "waiting"):
             return
-        line = f"{self.over}/{len(self.runs)} {outcome.run.folder}: {self._words(outcome)}"
+        line = f"{self.ended_runs}/{len(self.runs)} {outcome.run.folder}: {self._result(outcome)}"
         self.console.print(line, soft_wrap=True)
 
     def stopping(self) -> None:
-        self.messages.print("Stopping: the runs at work are being saved.", soft_wrap=True)
+        self.messages.print("Stopping: the active runs are being saved.", soft_wrap=True)
 
     def _whole(self) -> None:
         if self.progress:
-            done = self.over + sum(self.shares.values())
-            note = f"{self.over} of {len(self.runs)} done"
+            done = self.ended_runs + sum(self.shares.values())
+            note = f"{self.ended_runs} of {len(self.runs)} done"
             self.progress.update(self.whole, completed=done, note=note)
 
-    def _words(self, outcome: Outcome) -> str:
-        if outcome.how == "finished":
+    def _result(self, outcome: Outcome) -> str:
+        if outcome.status == "finished":
             time = "" if outcome.seconds is None else f" after {outcome.seconds:,.0f} s of training"
-            return f"{outcome.accuracy:.1f} % right{time}"
-        return f"{outcome.how}: {outcome.reason}" if outcome.reason else outcome.how
+            return f"accuracy {outcome.accuracy:.1f} %{time}"
+        return f"{outcome.status}: {outcome.reason}" if outcome.reason else outcome.status
 
     def report(self, outcomes: list[Outcome], wall: float, busy: float, workers: int) -> None:
-        """A row for each run; what failed, and the command that shows why; what to do next."""
-        table = Table("run", "", title="accuracy with the task known")
+        """A row for each run; for a failed one the command that runs it alone."""
+        table = Table("run", "", title=f"accuracy with the task known, {self.images}")
         for head in ("accuracy %", "training s"):
             table.add_column(head, justify="right")
         for outcome in outcomes:
             accuracy = "" if outcome.accuracy is None else f"{outcome.accuracy:.1f}"
             seconds = "" if outcome.seconds is None else f"{outcome.seconds:,.1f}"
-            table.add_row(outcome.run.folder, outcome.how, accuracy, seconds)
+            table.add_row(outcome.run.folder, outcome.status, accuracy, seconds)
         self.console.print(table)
-        hows = [outcome.how for outcome in outcomes]
-        counts = ", ".join(f"{hows.count(how)} {how}" for how in dict.fromkeys(hows))
+        statuses = [outcome.status for outcome in outcomes]
+        counts = ", ".join(f"{statuses.count(each)} {each}" for each in dict.fromkeys(statuses))
         ran = busy > 0
         spent = f" in {wall:,.0f} s; {workers} workers, busy {busy:.0f} % of it" if ran else ""
         self.console.print(f"{len(outcomes)} runs: {counts}{spent}.", soft_wrap=True)
         for outcome in outcomes:
-            if outcome.how == "failed":
+            if outcome.status == "failed":
                 self.messages.print(
                     f"{outcome.run.folder} failed: {outcome.reason}\n"
                     f"  alone: {outcome.run.command(self.out)}",
                     soft_wrap=True,
                 )
-        if "stopped" in hows or "waiting" in hows:
-            self.messages.print("The same command goes on where it stopped.")
-        elif "failed" not in hows:
+
+    def next_step(self, outcomes: list[Outcome]) -> None:
+        """What to do now."""
+        statuses = [outcome.status for outcome in outcomes]
+        if "stopped" in statuses or "waiting" in statuses:
+            self.messages.print("The same command continues where it stopped.")
+        elif "failed" not in statuses:
             self.console.print(f"Tables and plots: rivals report {self.out}", soft_wrap=True)
 
+    def variants(self, rows: list[Variant]) -> None:
+        """A row for each variant, where there are several: means over seeds, and differences."""
+        if len(rows) < 2:
+            return
+        for place in dict.fromkeys((row.benchmark, row.on) for row in rows):
+            own = [row for row in rows if (row.benchmark, row.on) == place]
+            title = f"{place[0]}, {place[1]} images; differences to {own[0].label}, seed by seed"
+            table = Table("variant", title=title)
+            for head in ("seeds", "accuracy %", "difference", "kB", "training s"):
+                table.add_column(head, justify="right")
+            for row in own:
+                cells = row.row()
+                cells["seeds"] = str(len(row.seeds))
+                names = ("variant", "seeds", "accuracy", "difference", "kilobytes", "seconds")
+                table.add_row(*(cells[name] for name in names))
+            self.console.print(table)
+
+    def explain_seeds(self, seeds: str) -> None:
+        """One number is a seed, not how many there are."""
+        if seeds.strip().isdigit() and int(seeds) > 1:
+            self.console.print(
+                f"--seeds {seeds} means seed {seeds} alone; for {seeds} seeds write "
+                f"--seeds 0-{int(seeds) - 1}.",
+                soft_wrap=True,
+            )
+
     def bands(self, verdicts: list[Verdict]) -> None:
-        """What was expected and what was reached, where a grid says so."""
+        """Expected and measured values, where a grid has some."""
         if not verdicts:
             return
         table = Table("run", "measure", "expected", title="expected")
-        for head in ("reached", ""):
+        for head in ("measured", ""):
             table.add_column(head, justify="right")
         for each in verdicts:
             held = "" if each.holds else "outside"

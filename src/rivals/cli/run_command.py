@@ -13,7 +13,9 @@ from rivals.errors import RivalsError
 
 
 def run(
-    benchmark: Annotated[str, typer.Argument(help="The stream of tasks, e.g. digits.")],
+    benchmark: Annotated[
+        str, typer.Argument(help="A stream of tasks: digits, folder:PATH, module:name.")
+    ],
     method: Annotated[str, typer.Option(help="Who learns, e.g. twta, finetune, joint.")] = "twta",
     preset: Annotated[
         str, typer.Option(help="The recipe: default, small, paper; with a point: small+wsn-8.")
@@ -21,6 +23,9 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
     ] = None,
+    on: Annotated[
+        str, typer.Option(help="Images to measure accuracy on: test, or validation.")
+    ] = "test",
     seed: Annotated[int, typer.Option(help="All randomness comes from it.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where --out stopped.")] = False,
@@ -36,6 +41,7 @@ def run(
 
     from rivals.cli.screen import Screen
     from rivals.errors import Interrupted
+    from rivals.experiment.run_names import run_name
     from rivals.experiment.run_settings import parse_overrides, resolve
     from rivals.experiment.start import prepare
 
@@ -46,15 +52,15 @@ def run(
     if not save_every >= 0:
         raise RivalsError(f"--save-every is {save_every}, but must not be negative.")
     settings = resolve(benchmark, method, preset, seed, parse_overrides(set_ or []), threads)
-    folder = out or Path("runs") / f"{benchmark}-{method}-{preset}-{seed}"
+    folder = out or Path("runs") / run_name(benchmark, method, preset, seed, on=on)
     screen = Screen(quiet=as_json)
     stop = StopSign()
-    job = prepare(settings, folder, resume, (screen,), stop.seen, save_every)
+    job = prepare(settings, folder, resume, (screen,), stop.seen, save_every, on)
     try:
         with screen.opened(job), stop:
             results = job.go()
     except Interrupted:
-        again = _again(benchmark, method, preset, set_ or [], seed, folder, data, threads)
+        again = _again(benchmark, method, preset, set_ or [], seed, folder, data, threads, on)
         screen.say(f"Stopped and saved. Go on with:\n  {again}")
         return 130
     if as_json:
@@ -91,7 +97,7 @@ class StopSign:
 
 def _again(
     benchmark: str, method: str, preset: str, changes: list[str], seed: int, out: Path,
-    data: Path | None, threads: int,
+    data: Path | None, threads: int, on: str,
 ) -> str:  # fmt: skip
     """The command that resumes this run."""
     import shlex
@@ -99,6 +105,8 @@ def _again(
     words = ["rivals", "run", benchmark, "--method", method, "--preset", preset]
     for change in changes:
         words += ["--set", change]
+    if on != "test":
+        words += ["--on", on]
     words += ["--seed", str(seed), "--out", str(out), "--resume"]
     if data is not None:
         words += ["--data", str(data)]

@@ -33,7 +33,7 @@ class Screen(RunCallback):
     @contextmanager
     def opened(self, run: Run) -> Iterator[None]:
         """Keep the bar on screen while the run goes."""
-        self.length = run.stream.length
+        self.length = len(run.stream)
         if not self.lively:
             yield
             return

@@ -50,9 +50,9 @@ class Run:
 
     def tasks(self) -> Results:
         """Learn, evaluate and record every task."""
-        items = [self.stream.lesson(index) for index in range(self.done)]
-        for index in range(self.done, self.stream.length):
-            item = self.stream.lesson(index)
+        items = [self.stream[index] for index in range(self.done)]
+        for index in range(self.done, len(self.stream)):
+            item = self.stream[index]
             items.append(item)
             self.learn(item)
             self.results.add(self.method, items, self.stream, self.seed)
@@ -62,7 +62,7 @@ class Run:
             self.results.write(self.folder.results)
             for callback in self.callbacks:
                 callback.on_results(self)
-            if self.asked_to_stop() and self.done < self.stream.length:
+            if self.asked_to_stop() and self.done < len(self.stream):
                 raise Interrupted
         return self.results
 

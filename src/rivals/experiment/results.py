@@ -58,7 +58,7 @@ class Results:
         }
         self.content["tasks"].append(entry)
         self.content["matrix"].append(row)
-        if evaluate.inference_due(done, stream.length):
+        if evaluate.inference_due(done, len(stream)):
             found = evaluate.inferred(method, lessons, seed)
             self.content["inferred"].append(
                 {
@@ -68,7 +68,7 @@ class Results:
                     "calibration_error": evaluate.calibration_error(found),
                 }
             )
-        self.content["complete"] = done == stream.length
+        self.content["complete"] = done == len(stream)
         self.content["summary"] = self.summary(method)
 
     def summary(self, method: Method) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rivals.experiment.measurements import Measured
 from rivals.experiment.run_settings import RunSettings
 from rivals.io.files import make_folder, write_json, write_yaml
 from rivals.io.locks import LOCK_NAME, FolderLock
+from rivals.streams.on_validation import OnValidation
 from rivals.streams.stream import Stream
 
 FORMAT = 1
@@ -125,6 +126,8 @@ class RunFolder:
                 f"{self.config} has format {content.get('format')}, and this version reads "
                 f"{FORMAT}; use the version of rivals that wrote it."
             )
+        if isinstance(content.get("data"), dict):
+            content["data"] = {"measured_on": "test", **content["data"]}  # in older files missing
         return content
 
 
@@ -133,7 +136,11 @@ def config(settings: RunSettings, stream: Stream) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **settings.to_dict(),
-        "data": {"fingerprint": stream.fingerprint, "subset": stream.subset},
+        "data": {
+            "measured_on": "validation" if isinstance(stream, OnValidation) else "test",
+            "fingerprint": stream.fingerprint,
+            "subset": stream.subset,
+        },
         "versions": {
             "rivals": __version__,
             "torch": str(torch.__version__),

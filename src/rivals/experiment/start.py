@@ -15,6 +15,7 @@ from rivals.learn.method import methods
 from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
+from rivals.streams.on_validation import measured_on
 from rivals.streams.stream import streams
 
 
@@ -25,11 +26,13 @@ def prepare(
     callbacks: Sequence[RunCallback] = (),
     asked_to_stop: Callable[[], bool] = lambda: False,
     save_every: float = 30.0,
+    on: str = "test",
 ) -> Run:
-    """A run in `out`, fresh or resumed, ready to go."""
+    """A run in `out`, new or resumed, ready to go; `on` is what accuracy is measured on."""
     torch.set_num_threads(settings.threads)
     seed = Seed(settings.seed)
     stream = streams[settings.benchmark].build(settings.stream, seed.child("stream"))
+    stream = measured_on(stream, on)
     plan = NetworkPlan(settings.network, stream.input_shape, find_device(settings.device))
     method = methods[settings.method](plan, settings.training, seed.child("method"))
     folder = RunFolder(out)
@@ -40,6 +43,8 @@ def prepare(
     results = Results.empty(
         settings.benchmark, settings.method, settings.preset, settings.seed, stream.subset
     )
+    if on == "validation":
+        results.content["measured_on"] = on
     run = Run(
         stream, method, folder, results, seed.child("evaluation"), callbacks,
         asked_to_stop=asked_to_stop, save_every=save_every,

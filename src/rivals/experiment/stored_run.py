@@ -11,6 +11,7 @@ from rivals.experiment.run_folder import RunFolder
 from rivals.learn.method import Method, methods
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
+from rivals.streams.on_validation import measured_on
 from rivals.streams.stream import Stream, StreamItem, streams
 from rivals.tickets.ticket import Ticket
 
@@ -47,6 +48,7 @@ class StoredRun:
             settings = benchmark.settings(**self.config["stream"])
             seed = Seed(self.config["seed"])
             fingerprint = self.config["data"]["fingerprint"]
+            on = self.config["data"]["measured_on"]
         except DAMAGE as error:
             raise self._foreign(error) from error
         stream = benchmark.build(settings, seed.child("stream"))
@@ -55,10 +57,10 @@ class StoredRun:
                 f"The run {self.folder.path} learned from other data ({fingerprint}) than are "
                 f"here ({stream.fingerprint}); bring back the former, or use --images."
             )
-        return stream
+        return measured_on(stream, on)
 
     def lesson(self, task: str) -> StreamItem:
-        return self.stream.lesson(self.tasks.index(task))
+        return self.stream[self.tasks.index(task)]
 
     def method(self) -> Method:
         """The method as its last checkpoint has it."""

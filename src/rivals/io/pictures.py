@@ -228,18 +228,52 @@ def _from_array(picture: NDArray[Any] | TensorLike, shape: Shape, name: str) -> 
             f"{found}, but (height, width), (height, width, channels) or (channels, height, width) "
             "with 1, 3 or 4 channels was expected; change its shape."
         )
-    if array.dtype.kind == "f":
-        low, high = float(array.min()), float(array.max())
-        if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):  # also where they are not numbers
-            raise RivalsError(
-                f"{found} with values from {low:g} to {high:g}, but floats must lie between 0 and "
-                "1; divide them by their largest possible value, or use uint8."
-            )
-        array = np.rint(array.astype(np.float64).clip(0, 1) * 255).astype(np.uint8)
-    elif array.dtype != np.uint8:
-        raise RivalsError(
-            f"{found}, but uint8 from 0 to 255 or floats from 0 to 1 were expected; convert it."
-        )
+    array = as_bytes(array, found)
     return Image.fromarray(
         np.ascontiguousarray(array[..., 0] if array.shape[2:] == (1,) else array)
     )
+
+
+def as_bytes(values: NDArray[Any], name: str) -> NDArray[np.uint8]:
+    """Pixels from 0 to 255, of bytes or of floats from 0 to 1; `name` begins the error message."""
+    if values.dtype == np.uint8:
+        return values
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    if values.dtype.kind == "f":
+        if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):  # also where they are not numbers
+            raise RivalsError(
+                f"{name} with values from {low:g} to {high:g}, but floats must lie between 0 and "
+                "1; divide them by their largest possible value, or use uint8."
+            )
+        scaled: NDArray[np.uint8] = np.rint(values.astype(np.float64).clip(0, 1) * 255).astype("u1")
+        return scaled
+    if values.dtype.kind in "iu" and low >= 0 and high <= 255:
+        return values.astype(np.uint8)
+    raise RivalsError(
+        f"{name}, but uint8 from 0 to 255 or floats from 0 to 1 were expected; convert it."
+    )
+
+
+def array_shape(values: NDArray[Any], what: str, batch: bool = False) -> Shape:
+    """(channels, height, width) of an array of pixels, or of a batch of them."""
+    shape = values.shape[1:] if batch else values.shape
+    if len(shape) == 2:
+        return (1, *shape)
+    if len(shape) == 3 and shape[0] in MODES:
+        return shape
+    if len(shape) == 3 and shape[2] in MODES:
+        return (shape[2], shape[0], shape[1])
+    raise RivalsError(
+        f"{what} has the shape {shape}, but (height, width), (height, width, channels) or "
+        "(channels, height, width) with 1 or 3 channels was expected."
+    )
+
+
+def channels_first(values: NDArray[np.uint8], batch: bool = False) -> NDArray[np.uint8]:
+    """An array of pixels, or a batch of them, as (…, channels, height, width)."""
+    channels, height, width = array_shape(values, "A picture", batch)
+    if values.shape[-3:] == (channels, height, width) and values.ndim == 3 + batch:
+        return values
+    if values.ndim == 2 + batch:
+        return np.expand_dims(values, -3)
+    return np.moveaxis(values, -1, -3)

@@ -123,6 +123,12 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     return sorted(entries, key=lambda entry: entry.name)
 
 
+def subfolders(folder: Path) -> list[Path]:
+    """The folders inside a folder, but for hidden ones and links that lead out of it."""
+    found = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
+    return [path for path in found if folder.resolve() in path.resolve().parents]
+
+
 def _files(folder: Path, root: Path, left_out: list[LeftOut]) -> list[str]:
     """The regular files in the folder of a class; links may not lead out of `root`."""
     kept = []

@@ -31,13 +31,17 @@ class ClassSplit(Stream):
         channels, height, side = data.train.images.shape[1:]
         self.input_shape = (channels, height, side)
         self.classes = data.classes
-        self.length = settings.length(len(data.classes) // width)
+        self.tasks = settings.length(len(data.classes) // width)
         self.groups = ordered(len(data.classes), class_order, seed).view(-1, width)
         self.pool = Pool(data)
         parts = divide(self.pool, settings, seed)
         self.parts = restrict(parts, self.pool.labels, settings, seed)
 
-    def lesson(self, index: int) -> StreamItem:
+    def __len__(self) -> int:
+        return self.tasks
+
+    def __getitem__(self, index: int) -> StreamItem:
+        index = self.position(index)
         group = self.groups[index]
 
         def pick(among: Tensor) -> Examples:

@@ -90,13 +90,16 @@ class Digits(_Digits):
 
     def __init__(self, settings: DigitsSettings, seed: Seed) -> None:
         super().__init__(settings.test_share, settings.validation_share, seed)
-        self.length = settings.tasks
         order = torch.arange(10)
         if settings.class_order == "seeded":
             order = order[torch.randperm(10, generator=seed.child("classes").torch())]
         self.groups = order.view(settings.tasks, -1)
 
-    def lesson(self, index: int) -> StreamItem:
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __getitem__(self, index: int) -> StreamItem:
+        index = self.position(index)
         group = self.groups[index]
 
         def pick(among: Tensor) -> Examples:
@@ -116,9 +119,13 @@ class PermutedDigits(_Digits):
 
     def __init__(self, settings: PermutedSettings, seed: Seed) -> None:
         super().__init__(settings.test_share, settings.validation_share, seed)
-        self.length = settings.tasks
+        self.tasks = settings.tasks
 
-    def lesson(self, index: int) -> StreamItem:
+    def __len__(self) -> int:
+        return self.tasks
+
+    def __getitem__(self, index: int) -> StreamItem:
+        index = self.position(index)
         order = torch.randperm(64, generator=self.seed.child("permutation", index).torch())
 
         def pick(among: Tensor) -> Examples:

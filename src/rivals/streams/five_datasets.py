@@ -38,13 +38,16 @@ class FiveDatasets(Stream):
 
     def __init__(self, settings: SplitSettings, seed: Seed) -> None:
         self.settings, self.seed = settings, seed
-        self.length = settings.length(len(SETS))
-        self.data = [load(name) for name in list(SETS)[: self.length]]
+        self.data = [load(name) for name in list(SETS)[: settings.length(len(SETS))]]
         self.fingerprint = " ".join(data.fingerprint for data in self.data)
         subset = "; ".join(data.subset for data in self.data if data.subset)
         self.subset = settings.told(subset, len(SETS))
 
-    def lesson(self, index: int) -> StreamItem:
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> StreamItem:
+        index = self.position(index)
         data = self.data[index]
         pool, seed = Pool(data), self.seed.child(data.name)
         parts = restrict(divide(pool, self.settings, seed), pool.labels, self.settings, seed)

@@ -48,10 +48,14 @@ class Gaussians(Stream):
     input_shape = (1, 8, 8)
 
     def __init__(self, settings: GaussianSettings, seed: Seed) -> None:
-        self.settings, self.seed, self.length = settings, seed, settings.tasks
+        self.settings, self.seed = settings, seed
         self.fingerprint = "generated"
 
-    def lesson(self, index: int) -> StreamItem:
+    def __len__(self) -> int:
+        return self.settings.tasks
+
+    def __getitem__(self, index: int) -> StreamItem:
+        index = self.position(index)
         s = self.settings
         numbers = range(index * s.classes, (index + 1) * s.classes)
         sizes = (s.train, s.validation, s.test)

@@ -52,7 +52,7 @@ class OmniglotRotation(Stream):
         self.settings, self.seed, self.classes = settings, seed, data.classes
         self.fingerprint = data.fingerprint
         self.subset = settings.told(data.subset, CHARACTERS // WIDTH)
-        self.length = settings.length(CHARACTERS // WIDTH)
+        self.tasks = settings.length(CHARACTERS // WIDTH)
         self.groups = ordered(CHARACTERS, settings.class_order, seed).view(-1, WIDTH)
         self.pool = Pool(data)
 
@@ -73,7 +73,11 @@ class OmniglotRotation(Stream):
         of_image = self.pool.labels.repeat_interleave(TURNS)
         return restrict(parts, of_image, self.settings, seed)
 
-    def lesson(self, index: int) -> StreamItem:
+    def __len__(self) -> int:
+        return self.tasks
+
+    def __getitem__(self, index: int) -> StreamItem:
+        index = self.position(index)
         group = self.groups[index]
 
         def pick(among: Tensor) -> Examples:

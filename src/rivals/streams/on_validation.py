@@ -1,25 +1,37 @@
-"""A stream to choose settings with: its test examples are out of reach."""
+"""A stream to choose settings with: test examples are replaced by validation examples."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
+from rivals.errors import unknown
 from rivals.streams.stream import Stream, StreamItem
 
+MEASURED_ON = ("test", "validation")
+NOTE = "measured on validation images"
 
-class OnValidation:
-    """A stream as it is, but the validation examples of every task stand in for its test.
 
-    A rule that keeps validation images (infer=judge) has seen some of them: benchmarks/judge.py.
+class OnValidation(Stream):
+    """A stream whose tasks are tested on their validation examples.
+
+    A method that learns from validation images (infer=judge keeps some) looks too good here.
     """
 
     def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+        self.stream, self.name = stream, stream.name
+        self.input_shape, self.fingerprint = stream.input_shape, stream.fingerprint
+        self.subset = "; ".join(filter(None, [stream.subset, NOTE]))  # printed with every result
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+    def __len__(self) -> int:
+        return len(self.stream)
 
-    def lesson(self, index: int) -> StreamItem:
-        lesson = self.stream.lesson(index)
-        return dataclasses.replace(lesson, test=lesson.task.validation)
+    def __getitem__(self, index: int) -> StreamItem:
+        item = self.stream[index]
+        return dataclasses.replace(item, test=item.task.validation)
+
+
+def measured_on(stream: Stream, on: str) -> Stream:
+    """`stream` with the images that accuracy is measured on: test or validation."""
+    if on not in MEASURED_ON:
+        raise unknown("kind of images to measure on", on, MEASURED_ON)
+    return OnValidation(stream) if on == "validation" else stream

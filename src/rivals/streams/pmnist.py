@@ -51,7 +51,7 @@ class PermutedMnist(Stream):
         self.fingerprint, self.classes = data.fingerprint, data.classes
         self.subset = settings.told(data.subset, full)
         self.input_shape = (1, settings.pad, settings.pad)
-        self.length = settings.length(full)
+        self.tasks = settings.length(full)
         self.pool = Pool(data)
         self.parts = divide(self.pool, settings, seed)
 
@@ -59,7 +59,11 @@ class PermutedMnist(Stream):
         """Where each of the 784 pixels of task `index` comes from."""
         return torch.randperm(784, generator=self.seed.child("permutation", index).torch())
 
-    def lesson(self, index: int) -> StreamItem:
+    def __len__(self) -> int:
+        return self.tasks
+
+    def __getitem__(self, index: int) -> StreamItem:
+        index = self.position(index)
         order, edge = self.permutation(index), (self.settings.pad - 28) // 2
         seed = self.seed.child("draw", index)
         parts = restrict(self.parts, self.pool.labels, self.settings, seed)

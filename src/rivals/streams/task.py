@@ -28,7 +28,12 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Examples:
-    """Images as they are stored, and labels counted from 0 within their task."""
+    """Images as they are stored, and labels counted from 0 within their task.
+
+    >>> examples = Examples(torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
+    >>> len(examples), examples.subset(torch.tensor([1, 3])).labels.tolist()
+    (4, [1, 1])
+    """
 
     images: Tensor  # (n, channels, height, width) uint8
     labels: Tensor  # (n,) int64
@@ -37,12 +42,19 @@ class Examples:
         return len(self.labels)
 
     def subset(self, index: Tensor) -> Examples:
+        """The examples at `index`."""
         return Examples(self.images[index], self.labels[index])
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a stream: a name, class names, and what a method may learn from."""
+    """One task of a stream: a name, class names, and what a method may learn from.
+
+    >>> few = Examples(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1]))
+    >>> task = Task("pets", ("cat", "dog"), few, few, Preprocessing(255.0, (0.5,), (0.25,)))
+    >>> task.preprocessing(task.train.images).mean().item()
+    -2.0
+    """
 
     name: str
     classes: tuple[str, ...]

@@ -55,7 +55,7 @@ def device_rows(sizes: Sizes, installed: Collection[str]) -> Iterator[Row]:
 def digits_ticket(sizes: Sizes) -> tuple[Ticket, StreamItem]:
     """The first task of `rivals run digits`, learned here."""
     settings = resolve("digits", overrides={"epochs": sizes.epochs})
-    lesson = streams["digits"].build(settings.stream, Seed(0).child("stream")).lesson(0)
+    lesson = streams["digits"].build(settings.stream, Seed(0).child("stream"))[0]
     shape = (1, 8, 8)
     method = methods["twta"](NetworkPlan(settings.network, shape), settings.training, Seed(0))
     Trainer(method).fit(lesson.task)

@@ -33,10 +33,13 @@ class NoiseStream(Stream):
 
     def __init__(self, settings: NoiseSettings, seed: Seed) -> None:
         self.settings, self.seed = settings, seed
-        self.length = settings.tasks
         self.input_shape = (settings.channels, settings.side, settings.side)
 
-    def lesson(self, index: int) -> StreamItem:
+    def __len__(self) -> int:
+        return self.settings.tasks
+
+    def __getitem__(self, index: int) -> StreamItem:
+        index = self.position(index)
         generator = self.seed.child("noise", index).torch()
         size = (self.settings.classes, *self.input_shape)
         patterns = torch.randint(0, 128, size, generator=generator, dtype=torch.uint8)
@@ -59,5 +62,7 @@ benchmark = Benchmark(NoiseSettings, NoiseStream)
 
 def noise_task(shape: tuple[int, int, int], images: int, classes: int, index: int = 0) -> Task:
     """One task of noise, without its test images."""
-    settings = NoiseSettings(images=images, classes=classes, channels=shape[0], side=shape[1])
-    return NoiseStream(settings, Seed(0)).lesson(index).task
+    settings = NoiseSettings(
+        tasks=index + 1, images=images, classes=classes, channels=shape[0], side=shape[1]
+    )
+    return NoiseStream(settings, Seed(0))[index].task

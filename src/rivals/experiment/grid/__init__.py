@@ -1,1 +1,4 @@
-"""Many runs: methods x seeds x benchmarks, on the cores of this machine or on a cluster."""
+"""Many runs: methods × seeds × benchmarks, on the cores of this machine or on a cluster.
+
+`comparison.compare` is the function behind `rivals compare`.
+"""

@@ -1,14 +1,18 @@
-"""The loop over the runs of a grid: the longest first, every worker busy, nothing twice."""
+"""The loop over the runs of a grid: every worker busy, nothing run twice."""
 
 from __future__ import annotations
 
+import math
+import os
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from statistics import mean
+from typing import Any, Protocol
 
-from rivals.errors import RivalsError
+from rivals.errors import RivalsError, unknown
 from rivals.experiment.grid.engine import (
     BUSY,
     FAILED,
@@ -19,80 +23,176 @@ from rivals.experiment.grid.engine import (
     GridJob,
     Progress,
 )
-from rivals.experiment.grid.expected import Expected, longest_first
-from rivals.experiment.grid.grid_file import Planned
-from rivals.experiment.grid.run_status import RunStatus, look
+from rivals.experiment.grid.grid_file import PlannedRun, plan
+from rivals.experiment.grid.run_status import RunStatus, read_status
+from rivals.io.files import make_folder
 
-KEPT, WAITING = "kept", "waiting"  # was finished before; was not begun
-PATIENCE = 0.2  # seconds between two looks at what happens
-PAUSE = 1.0  # seconds before a run is tried again that another process works on
+KEPT, WAITING = "kept", "waiting"  # was finished before; was not started
+ENGINES = ("processes", "ray")
+POLL_SECONDS = 0.2  # between two looks at the workers
+RETRY_SECONDS = 1.0  # before a run is tried again that another process works on
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: finished, kept, failed, stopped or waiting."""
+    """How a run ended: finished, kept, failed, stopped or waiting; and what it reached."""
 
-    run: Planned
-    how: str
+    run: PlannedRun
+    status: str
     reason: str = ""
-    accuracy: float | None = None
+    accuracy: float | None = None  # task known, in percent
     seconds: float | None = None  # of training, over all the times it was resumed
+    kilobytes: float | None = None  # needed to continue training
 
 
 class ComparisonDisplay(Protocol):
-    """Whoever looks on: a display, or nobody."""
+    """Progress callbacks of a comparison."""
 
-    def began(self, run: Planned) -> None: ...
-    def goes_on(self, progress: Progress) -> None: ...
+    def started(self, run: PlannedRun) -> None: ...
+    def progressed(self, progress: Progress) -> None: ...
     def ended(self, outcome: Outcome) -> None: ...
     def stopping(self) -> None: ...
 
 
+class NoDisplay:
+    """Callbacks that do nothing."""
+
+    def started(self, run: PlannedRun) -> None: ...
+    def progressed(self, progress: Progress) -> None: ...
+    def ended(self, outcome: Outcome) -> None: ...
+    def stopping(self) -> None: ...
+
+
+def compare(
+    benchmarks: str | Sequence[str],
+    methods: str | Sequence[str] = "twta",
+    seeds: int | Sequence[int] = (0,),
+    preset: str = "default",
+    settings: Mapping[str, Any] | None = None,
+    out: str | os.PathLike[str] = "runs/compare",
+    workers: int | None = None,
+    *,
+    on: str = "test",
+    engine: str = "processes",
+    address: str | None = None,
+    save_every: float = 30.0,
+) -> list[Outcome]:
+    """Run every method with every seed on every benchmark; one folder each below `out`.
+
+    Every run is a process of its own, as many at a time as there are `workers` (default: cores).
+    Finished runs are kept, unfinished ones resume. With `on="validation"` accuracy is measured on
+    validation images, to choose settings by.
+
+    >>> import tempfile
+    >>> small = {"tasks": 1, "epochs": 1, "network": "mlp", "widths": "8-8", "units": 2}
+    >>> found = compare("digits", ["finetune"], settings=small, out=tempfile.mkdtemp(), workers=1)
+    >>> [(each.run.method, each.status) for each in found]
+    [('finetune', 'finished')]
+    """
+    runs = plan(benchmarks, methods, seeds, preset, settings or {}, on=on)
+    comparison = run_grid(runs, Path(out), workers, engine, address, save_every)
+    return [comparison.outcomes[run] for run in runs]
+
+
+def run_grid(
+    runs: list[PlannedRun],
+    out: Path,
+    workers: int | None = None,
+    engine: str = "processes",
+    address: str | None = None,
+    save_every: float = 30.0,
+    display: ComparisonDisplay | None = None,
+    asked_to_stop: Callable[[], bool] = lambda: False,
+) -> Comparison:
+    """Carry out `runs`; the comparison that is returned has their outcomes."""
+    if not save_every >= 0:
+        raise RivalsError(f"save_every is {save_every}, but must not be negative.")
+    folder = Path(os.path.abspath(out))
+    check_folder(folder)
+    chosen = make_engine(engine, address, workers, len(runs))
+    comparison = Comparison(runs, folder, chosen, display or NoDisplay(), save_every, asked_to_stop)
+    try:
+        comparison.go()
+    finally:
+        chosen.close()
+    return comparison
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder of the runs; one that cannot hold them is refused."""
+    if folder.exists() and not folder.is_dir():
+        raise RivalsError(f"{folder} is a file; --out needs a folder.")
+    if (folder / "config.yaml").exists():
+        raise RivalsError(f"{folder} is the folder of a run; choose another --out for many.")
+    make_folder(folder)
+    if not os.access(folder, os.W_OK):
+        raise RivalsError(f"{folder} cannot be written to; choose another --out.")
+
+
+def make_engine(name: str, address: str | None, workers: int | None, runs: int) -> Engine:
+    """The engine `processes` or `ray`."""
+    from rivals.experiment.grid.process_engine import Processes, cores
+
+    if workers is not None and workers < 1:
+        raise RivalsError(f"workers is {workers}, but must be at least 1.")
+    if name not in ENGINES:
+        raise unknown("engine", name, ENGINES)
+    if name == "ray":
+        from rivals.experiment.grid.ray_engine import RayCluster
+
+        return RayCluster(address, workers)
+    if address is not None:
+        raise RivalsError("An address is that of a Ray cluster; add --engine ray.")
+    return Processes(min(workers or cores(), runs))
+
+
 @dataclass
 class Comparison:
-    """A grid, the folder it goes to, and the engine that carries it out."""
+    """A grid, the folder of its runs, and the engine that carries them out."""
 
-    runs: list[Planned]
+    runs: list[PlannedRun]
     out: Path
     engine: Engine
-    onlooker: ComparisonDisplay
+    display: ComparisonDisplay
     save_every: float = 30.0
     asked_to_stop: Callable[[], bool] = lambda: False
-    expected: Expected = field(default_factory=Expected)
-    outcomes: dict[Planned, Outcome] = field(default_factory=dict)
-    wall: float = 0.0  # seconds of the whole
+    outcomes: dict[PlannedRun, Outcome] = field(default_factory=dict)
+    seconds: dict[tuple[str, ...], list[float]] = field(  # of finished runs, by kind
+        default_factory=lambda: defaultdict(list)
+    )
+    wall: float = 0.0  # seconds from start to end
     worked: float = 0.0  # seconds of all workers together
 
     def go(self) -> list[Outcome]:
         """Run what is not finished; the outcomes in the order of the grid."""
         begun = time.monotonic()
-        waiting = self._to_do()
-        running: dict[Planned, float] = {}
-        resting: dict[Planned, float] = {}  # another process is at work there: until when
+        waiting = [run for run in self.runs if not self._is_finished(run)]
+        running: dict[PlannedRun, float] = {}
+        resting: dict[PlannedRun, float] = {}  # another process works there: try again when
         stopping = False
         while running or ((waiting or resting) and not stopping):
             if self.asked_to_stop() and not stopping:
                 stopping = True
-                self.onlooker.stopping()
+                self.display.stopping()
                 self.engine.stop()
             now = time.monotonic()
             waiting += [run for run, until in resting.items() if until <= now]
             resting = {run: until for run, until in resting.items() if until > now}
             while waiting and len(running) < self.engine.workers and not stopping:
-                run = longest_first(waiting, self.expected)[0]
+                run = next_run(waiting, self.seconds)
                 waiting.remove(run)
-                if self._finished(run):  # by another process, meanwhile
+                if self._is_finished(run):  # by another process, meanwhile
                     continue
                 running[run] = time.monotonic()
                 self.engine.start(GridJob(run, self.out, self.save_every))
-                self.onlooker.began(run)
-            for event in self.engine.events(PATIENCE):
+                self.display.started(run)
+            for event in self.engine.events(POLL_SECONDS):
                 if isinstance(event, Progress):
-                    self.onlooker.goes_on(event)
+                    self.display.progressed(event)
                     continue
                 self.worked += time.monotonic() - running.pop(event.run)
-                if event.how == BUSY and not stopping:
-                    resting[event.run] = time.monotonic() + PAUSE
+                if event.status == BUSY and not stopping:
+                    resting[event.run] = time.monotonic() + RETRY_SECONDS
                 else:
                     self._end(event)
         for run in [*waiting, *resting]:
@@ -105,40 +205,46 @@ class Comparison:
         """The share of their time, in percent, that the workers were at work."""
         return 100 * self.worked / (self.wall * self.engine.workers) if self.wall else 0.0
 
-    def _to_do(self) -> list[Planned]:
-        """Runs that are not finished; from those that are, how long the others will take."""
-        return [run for run in self.runs if not self._finished(run)]
-
-    def _finished(self, run: Planned) -> bool:
-        """Whether there is nothing to do for a run: it is finished, or its folder is another's."""
+    def _is_finished(self, run: PlannedRun) -> bool:
+        """Whether there is nothing to do: the run is finished, or another run has its folder."""
         try:
-            found = look(run, self.out)
+            found = read_status(run, self.out)
         except RivalsError as error:
             self._record(Outcome(run, FAILED, str(error)))
             return True
         if found.finished:
-            self._learn(run, found)
-            self._record(Outcome(run, KEPT, "", found.accuracy, found.seconds))
+            self._record(_outcome(run, KEPT, "", found))
         return found.finished
 
     def _end(self, event: Ended) -> None:
-        how, reason, found = event.how, event.reason, RunStatus()
-        if how == FINISHED:
+        status, reason, found = event.status, event.reason, RunStatus()
+        if status == FINISHED:
             try:
-                found = look(event.run, self.out)
+                found = read_status(event.run, self.out)
             except RivalsError as error:
-                how, reason = FAILED, str(error)
-            self._learn(event.run, found)
-        elif how == BUSY:
-            how = WAITING
-        elif how == STOPPED and not self.asked_to_stop():
-            how, reason = FAILED, "it was stopped from outside; it goes on the next time."
-        self._record(Outcome(event.run, how, reason, found.accuracy, found.seconds))
-
-    def _learn(self, run: Planned, found: RunStatus) -> None:
-        if found.seconds is not None:
-            self.expected.learn(run, found.seconds)
+                status, reason = FAILED, str(error)
+        elif status == BUSY:
+            status = WAITING
+        elif status == STOPPED and not self.asked_to_stop():
+            status, reason = FAILED, "it was stopped from outside; the next time it continues."
+        self._record(_outcome(event.run, status, reason, found))
 
     def _record(self, outcome: Outcome) -> None:
+        if outcome.seconds is not None:
+            self.seconds[outcome.run.kind].append(outcome.seconds)
         self.outcomes[outcome.run] = outcome
-        self.onlooker.ended(outcome)
+        self.display.ended(outcome)
+
+
+def next_run(
+    waiting: Sequence[PlannedRun], seconds: Mapping[tuple[str, ...], list[float]]
+) -> PlannedRun:
+    """The run to start: of a kind that nothing is known of, in the order of the grid; when all
+    kinds were timed, the longest."""
+    return max(
+        waiting, key=lambda run: mean(seconds[run.kind]) if run.kind in seconds else math.inf
+    )
+
+
+def _outcome(run: PlannedRun, status: str, reason: str, found: RunStatus) -> Outcome:
+    return Outcome(run, status, reason, found.accuracy, found.seconds, found.kilobytes)

@@ -1,4 +1,4 @@
-"""Who carries runs out: an engine starts runs, tells what becomes of them, can stop them all."""
+"""An engine carries out runs: it starts them, reports what happens, and can stop them all."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rivals.experiment.grid.grid_file import Planned
+from rivals.experiment.grid.grid_file import PlannedRun
 
 FINISHED, STOPPED, BUSY, FAILED = "finished", "stopped", "busy", "failed"
 
 
 @dataclass(frozen=True)
 class GridJob:
-    """A run and where it goes: all that a worker is told."""
+    """A run and its place: all that a worker needs."""
 
-    run: Planned
+    run: PlannedRun
     out: Path
     save_every: float = 30.0
 
@@ -23,7 +23,7 @@ class GridJob:
         run = self.run
         return {
             "benchmark": run.benchmark, "method": run.method, "preset": run.preset,
-            "seed": run.seed, "changes": list(run.changes),
+            "seed": run.seed, "changes": list(run.changes), "on": run.on,
             "folder": str(self.out / run.folder), "save_every": self.save_every,
         }  # fmt: skip
 
@@ -32,7 +32,7 @@ class GridJob:
 class Progress:
     """How far a run is."""
 
-    run: Planned
+    run: PlannedRun
     task: str
     number: int  # of the task, from 1
     tasks: int
@@ -41,10 +41,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a run: finished, stopped, busy (another process is at work) or failed."""
+    """How a run ended: finished, stopped, busy (another process works on it) or failed."""
 
-    run: Planned
-    how: str
+    run: PlannedRun
+    status: str
     reason: str = ""
 
 
@@ -58,19 +58,19 @@ class Engine(Protocol):
     def workers(self) -> int: ...
 
     def start(self, job: GridJob) -> None:
-        """Begin a run; what happens is told by `events`."""
+        """Start a run; `events` reports what happens."""
 
-    def events(self, patience: float) -> list[Event]:
-        """What has happened, after at most `patience` seconds."""
+    def events(self, timeout: float) -> list[Event]:
+        """What has happened, after at most `timeout` seconds."""
 
     def stop(self) -> None:
-        """Ask every run to save and stop; `events` tells when each has."""
+        """Ask every run to save and stop; `events` reports when each has."""
 
     def close(self) -> None:
-        """End whatever still runs, at once."""
+        """End what still runs, at once."""
 
 
-def event(run: Planned, message: dict[str, Any]) -> Event:
+def event(run: PlannedRun, message: dict[str, Any]) -> Event:
     """A worker's message as an event."""
     if "ended" in message:
         return Ended(run, message["ended"], message.get("reason", ""))

@@ -21,7 +21,7 @@ from rivals.experiment.result_file import read_results
 from rivals.io.files import read_json
 
 if TYPE_CHECKING:
-    from rivals.experiment.grid.grid_file import Planned
+    from rivals.experiment.grid.grid_file import PlannedRun
 
 MEASURES = ("task_known", "task_inferred", "bti")
 
@@ -51,7 +51,7 @@ class Band:
 class Verdict:
     """What one finished run reached of what was expected of it."""
 
-    run: Planned
+    run: PlannedRun
     band: Band
     value: float
     subset: str
@@ -85,7 +85,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def verdicts(runs: Sequence[Planned], out: Path) -> list[Verdict]:
+def verdicts(runs: Sequence[PlannedRun], out: Path) -> list[Verdict]:
     """For every finished run that something is expected of, in the order of the grid."""
     found = {run: _results(out / run.folder) for run in runs}
     measured = {run: results for run, results in found.items() if results}
@@ -98,10 +98,10 @@ def verdicts(runs: Sequence[Planned], out: Path) -> list[Verdict]:
 
 
 def _verdict(
-    run: Planned,
+    run: PlannedRun,
     band: Band,
     results: dict[str, Any],
-    all_: dict[Planned, dict[str, Any]],
+    all_: dict[PlannedRun, dict[str, Any]],
     out: Path,
 ) -> Verdict | None:
     value = _value(results, band.measure)
@@ -118,7 +118,7 @@ def _verdict(
     return Verdict(run, band, round(value, 2), results["subset"], str(made))
 
 
-def _name(run: Planned) -> str:
+def _name(run: PlannedRun) -> str:
     return f"{run.method}/{run.name}" if run.name else run.method
 
 

@@ -8,15 +8,17 @@ groups:
   - benchmarks: [cifar100]
     methods: [twta]
     set: {units: 32}
-    name: j32                   # told apart in the names of the folders
-    expect: {task_known: [60, null]}  # see bands.py
+    name: j32                   # part of the folders' names
+    expect: {task_known: [60, null]}  # see expectations.py
+
+`on: validation` measures accuracy on validation images, to choose settings by.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -26,37 +28,40 @@ import yaml
 
 from rivals.errors import RivalsError, unknown
 from rivals.experiment.grid.expectations import Band, parse
+from rivals.experiment.run_names import run_name
 from rivals.experiment.run_settings import RunSettings, parse_overrides, resolve
 from rivals.learn.method import methods as known_methods
+from rivals.streams.on_validation import MEASURED_ON
 
 DEFAULTS = {
-    "methods": ["twta"], "seeds": [0], "preset": "default", "set": {}, "name": "", "expect": {},
+    "methods": ["twta"], "seeds": [0], "preset": "default", "set": {}, "name": "", "on": "test",
+    "expect": {},
 }  # fmt: skip
 KEYS = ("benchmarks", *DEFAULTS)
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One run of the grid, as the words of `rivals run`."""
+class PlannedRun:
+    """One run of a grid, in the words of `rivals run`."""
 
     benchmark: str
     method: str = "twta"
     preset: str = "default"
     seed: int = 0
     changes: tuple[str, ...] = ()  # key=value, as --set takes them
-    name: str = ""  # of its group; tells apart what else would share a folder
+    name: str = ""  # of its group; part of the folder's name
+    on: str = "test"  # images that accuracy is measured on: test | validation
     expect: tuple[Band, ...] = field(default=(), compare=False)
 
     @property
     def folder(self) -> str:
         """The name of its folder."""
-        words = (self.benchmark, self.method, self.preset, self.name, str(self.seed))
-        return "-".join(re.sub(r"[^\w.-]", ".", word) for word in words if word)
+        return run_name(self.benchmark, self.method, self.preset, self.seed, self.name, self.on)
 
     @property
     def kind(self) -> tuple[str, ...]:
         """What it has in common with the same run of another seed."""
-        return (self.benchmark, self.method, self.preset, self.name, *self.changes)
+        return (self.benchmark, self.method, self.preset, self.name, self.on, *self.changes)
 
     def settings(self) -> RunSettings:
         """Complete settings, or one sentence that names the run."""
@@ -67,31 +72,48 @@ class Planned:
             raise RivalsError(f"{self.folder}: {error}") from error
 
     def command(self, out: Path) -> str:
-        """The command that makes, or goes on with, this run alone."""
+        """The command that starts, or resumes, this run alone."""
         words = ["rivals", "run", self.benchmark, "--method", self.method, "--preset", self.preset]
         for change in self.changes:
             words += ["--set", change]
+        if self.on != "test":
+            words += ["--on", self.on]
         words += ["--seed", str(self.seed), "--out", str(out / self.folder)]
         return shlex.join([*words, "--resume"] if (out / self.folder).exists() else words)
 
 
-def from_words(
-    benchmarks: str, methods: str, seeds: str, preset: str, changes: list[str], name: str = ""
-) -> list[Planned]:
-    """The grid that the options describe: `twta,gpm`, `0,1,2` or `0-2`."""
+def plan(
+    benchmarks: str | Sequence[str],
+    methods: str | Sequence[str],
+    seeds: int | Sequence[int],
+    preset: str,
+    settings: Mapping[str, Any],
+    name: str = "",
+    on: str = "test",
+) -> list[PlannedRun]:
+    """Every method with every seed on every benchmark."""
+    if not isinstance(seeds, int):
+        seeds = list(seeds)
     group = {
-        "benchmarks": _words("benchmarks", benchmarks),
-        "methods": _words("methods", methods),
-        "seeds": _seeds(seeds),
-        "preset": preset,
-        "set": parse_overrides(changes),
-        "name": name,
+        "benchmarks": benchmarks if isinstance(benchmarks, str) else list(benchmarks),
+        "methods": methods if isinstance(methods, str) else list(methods),
+        "seeds": seeds, "preset": preset, "set": dict(settings), "name": name, "on": on,
         "expect": {},
-    }
+    }  # fmt: skip
     return checked(_runs(group))
 
 
-def from_file(path: Path) -> list[Planned]:
+def from_words(
+    benchmarks: str, methods: str, seeds: str, preset: str, changes: list[str], on: str = "test"
+) -> list[PlannedRun]:
+    """The grid that command line options describe: `twta,gpm`, `0,1,2` or `0-2`."""
+    return plan(
+        _words("benchmarks", benchmarks), _words("methods", methods), _seeds(seeds), preset,
+        parse_overrides(changes), on=on,
+    )  # fmt: skip
+
+
+def from_file(path: Path) -> list[PlannedRun]:
     """The grid that a YAML file describes, group by group."""
     try:
         content = yaml.safe_load(path.read_text())
@@ -110,9 +132,9 @@ def from_file(path: Path) -> list[Planned]:
         raise RivalsError(f"The grid {path}: {error}") from error
 
 
-def checked(runs: Iterable[Planned]) -> list[Planned]:
+def checked(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
     """Each run once; every one of them has valid settings and a folder of its own."""
-    by_folder: dict[str, Planned] = {}
+    by_folder: dict[str, PlannedRun] = {}
     for run in runs:
         other = by_folder.setdefault(run.folder, run)
         if other != run:
@@ -127,23 +149,28 @@ def checked(runs: Iterable[Planned]) -> list[Planned]:
     return list(by_folder.values())
 
 
-def _content(content: dict[str, Any]) -> list[Planned]:
-    common = {key: value for key, value in content.items() if key != "groups"}
+def _content(content: dict[str, Any]) -> list[PlannedRun]:
+    common = _keys({key: value for key, value in content.items() if key != "groups"})
     groups = content.get("groups", [{}])
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise RivalsError("groups must be a list, each with benchmarks, methods and seeds.")
-    found: list[Planned] = []
-    for group in groups:
+    found: list[PlannedRun] = []
+    for group in map(_keys, groups):
         merged = {**common, **group}
         for key in merged:
             if key not in KEYS:
-                raise unknown("word of a grid", str(key), (*KEYS, "groups"))
+                raise unknown("key of a grid", key, (*KEYS, "groups"))
         changes = [_mapping(each.get("set")) for each in (common, group)]
         found += _runs({**DEFAULTS, **merged, "set": {**changes[0], **changes[1]}})
     return found
 
 
-def _runs(group: dict[str, Any]) -> list[Planned]:
+def _keys(group: dict[Any, Any]) -> dict[str, Any]:
+    """The keys of a group; YAML reads the word `on` as true."""
+    return {"on" if key is True else str(key): value for key, value in group.items()}
+
+
+def _runs(group: dict[str, Any]) -> list[PlannedRun]:
     if "benchmarks" not in group:
         raise RivalsError("a group has no benchmarks; name at least one.")
     benchmarks, methods = (_names(key, group[key]) for key in ("benchmarks", "methods"))
@@ -152,13 +179,15 @@ def _runs(group: dict[str, Any]) -> list[Planned]:
     seeds = group["seeds"] if isinstance(group["seeds"], list) else [group["seeds"]]
     if not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise RivalsError("seeds must be a list of whole numbers, such as [0, 1, 2].")
-    preset, name = str(group["preset"]), str(group["name"])
+    preset, name, on = str(group["preset"]), str(group["name"]), str(group["on"])
+    if on not in MEASURED_ON:
+        raise RivalsError(f"on is '{on}'; use {' or '.join(MEASURED_ON)}.")
     if not re.fullmatch(r"[\w.-]*", name):
         raise RivalsError(f"the name '{name}' must consist of letters, digits, '-', '_' and '.'.")
     changes = tuple(f"{key}={_word(value)}" for key, value in group["set"].items())
     expect = parse(group["expect"])
     return [
-        Planned(benchmark, method, preset, seed, changes, name, expect)
+        PlannedRun(benchmark, method, preset, seed, changes, name, on, expect)
         for seed, benchmark, method in product(seeds, benchmarks, methods)
     ]
 
@@ -166,7 +195,11 @@ def _runs(group: dict[str, Any]) -> list[Planned]:
 def _names(key: str, value: Any) -> list[str]:
     names = value if isinstance(value, list) else [value]
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise RivalsError(f"{key} must be a list of names.")
+        raise RivalsError(
+            f"{key} must be a list of names; a stream of your own is named module:name."
+            if key == "benchmarks"
+            else f"{key} must be a list of names."
+        )
     return names
 
 

@@ -22,7 +22,7 @@ class Worker:
 
     def __init__(self, job: GridJob) -> None:
         self.run = job.run
-        self.said = b""
+        self.unread = b""
         self.asked = False
         self.over = False
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it ends
@@ -51,10 +51,10 @@ class Worker:
         self._close()
 
     def listen(self) -> list[Event]:
-        """What it says; waits until it says something. The last event is that it ended."""
+        """Its next messages; waits for at least one. The last event is that it ended."""
         piece = os.read(self.output.fileno(), 65536)
-        lines = (self.said + piece).split(b"\n")
-        self.said = lines.pop()
+        lines = (self.unread + piece).split(b"\n")
+        self.unread = lines.pop()
         events = [event(self.run, json.loads(line)) for line in lines]
         self.over = any(isinstance(each, Ended) for each in events)
         if not piece and not self.over:
@@ -66,7 +66,7 @@ class Worker:
         return events
 
     def _died(self) -> Ended:
-        """It has gone without a word: how, as far as the system and its last line tell."""
+        """The process ended without a message: the reason that the system and its errors give."""
         status = self.process.wait()
         self.errors.seek(0, os.SEEK_END)
         self.errors.seek(max(0, self.errors.tell() - 4096))
@@ -97,12 +97,12 @@ class Processes:
         worker = Worker(job)
         self.listening.register(worker.output, selectors.EVENT_READ, worker)
 
-    def events(self, patience: float) -> list[Event]:
+    def events(self, timeout: float) -> list[Event]:
         if not self.listening.get_map():
-            time.sleep(patience)
+            time.sleep(timeout)
             return []
         found: list[Event] = []
-        for key, _ in self.listening.select(patience):
+        for key, _ in self.listening.select(timeout):
             worker: Worker = key.data
             output = worker.output
             events = worker.listen()

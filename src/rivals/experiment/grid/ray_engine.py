@@ -15,7 +15,7 @@ from typing import Any
 
 from rivals.errors import RivalsError
 from rivals.experiment.grid.engine import BUSY, FAILED, STOPPED, Ended, Event, GridJob, Progress
-from rivals.experiment.grid.grid_file import Planned
+from rivals.experiment.grid.grid_file import PlannedRun
 from rivals.experiment.grid.process_engine import Worker, cores
 
 RETRIES = 3  # of a run whose node or worker is lost
@@ -26,7 +26,7 @@ class Board:
     """An actor that keeps the latest progress of every run."""
 
     def __init__(self) -> None:
-        self.latest: dict[Planned, Progress] = {}
+        self.latest: dict[PlannedRun, Progress] = {}
 
     def post(self, progress: Progress) -> None:
         self.latest[progress.run] = progress
@@ -47,7 +47,7 @@ def carry_out(job: GridJob, place: dict[str, str], board: Any) -> Ended:
     since = time.monotonic()
     while True:
         ended = _once(job, board)
-        if ended.how != BUSY or time.monotonic() - since > HANDOVER:
+        if ended.status != BUSY or time.monotonic() - since > HANDOVER:
             return ended
         time.sleep(0.5)
 
@@ -95,18 +95,18 @@ class RayCluster:
         keep = ("RIVALS_DATA", "PYTHONPATH")
         self.place = {key: os.environ[key] for key in keep if key in os.environ}
         self.place["cwd"] = str(Path.cwd())
-        self.running: dict[Any, Planned] = {}
+        self.running: dict[Any, PlannedRun] = {}
         self.asked = False
 
     def start(self, job: GridJob) -> None:
         reference = self.task.options(name=job.run.folder).remote(job, self.place, self.board)
         self.running[reference] = job.run
 
-    def events(self, patience: float) -> list[Event]:
+    def events(self, timeout: float) -> list[Event]:
         if not self.running:
-            time.sleep(patience)
+            time.sleep(timeout)
             return []
-        done, _ = self.ray.wait(list(self.running), num_returns=1, timeout=patience)
+        done, _ = self.ray.wait(list(self.running), num_returns=1, timeout=timeout)
         found: list[Event] = list(self.ray.get(self.board.take.remote()))
         return found + [self._ended(reference) for reference in done]
 

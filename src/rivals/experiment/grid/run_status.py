@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rivals.errors import RivalsError
-from rivals.experiment.grid.grid_file import Planned
+from rivals.experiment.grid.grid_file import PlannedRun
 from rivals.experiment.result_file import read_results
 from rivals.experiment.run_folder import RunFolder, difference
 from rivals.io.files import read_json
@@ -14,21 +14,24 @@ from rivals.io.files import read_json
 
 @dataclass(frozen=True)
 class RunStatus:
-    """Of one run: whether it is finished, and what it reached and cost."""
+    """Whether a run is finished, and what it reached and cost."""
 
     finished: bool = False
     accuracy: float | None = None  # task known, in percent
     seconds: float | None = None  # of training
+    kilobytes: float | None = None  # needed to continue training
 
 
-def look(run: Planned, out: Path) -> RunStatus:
+def read_status(run: PlannedRun, out: Path) -> RunStatus:
     """Read the folder of a run; one that holds a run with other settings is refused."""
     folder = RunFolder(out / run.folder)
     if not folder.config.exists():
         return RunStatus()
     stored = folder.read_config()
-    for key, value in run.settings().to_dict().items():
-        differs = difference(stored.get(key), value, key)
+    wanted = {**run.settings().to_dict(), "measured_on": run.on}
+    found = {**stored, "measured_on": (stored.get("data") or {}).get("measured_on")}
+    for key, value in wanted.items():
+        differs = difference(found.get(key), value, key)
         if differs:
             raise RivalsError(
                 f"{folder.path} holds another run: {differs}; choose another --out, "
@@ -36,14 +39,17 @@ def look(run: Planned, out: Path) -> RunStatus:
             )
     try:
         results = read_results(folder.results)
-    except RivalsError:  # none yet, or damaged: resuming writes them anew from the checkpoint
+    except RivalsError:  # none yet, or damaged: resuming writes them again from the checkpoint
         return RunStatus()
     if not results["complete"]:
         return RunStatus()
-    return RunStatus(True, results["summary"]["accuracy"]["task_known"], seconds(folder.path))
+    summary = results["summary"]
+    kilobytes = sum(summary.get("bytes", {}).values()) / 1000
+    accuracy = summary["accuracy"]["task_known"]
+    return RunStatus(True, accuracy, train_seconds(folder.path), kilobytes or None)
 
 
-def seconds(folder: Path) -> float | None:
+def train_seconds(folder: Path) -> float | None:
     """What training took according to measured.json; None if it does not say."""
     try:
         total = read_json(folder / "measured.json", "measurements").get("total_train_seconds")

@@ -1,7 +1,7 @@
 """One run in a process of its own: `python -m rivals.experiment.grid.worker`.
 
-The first line of its input is the job; it says how it goes in lines of JSON. When its input ends,
-because somebody wants it to stop or because the parent is no more, it saves and stops.
+The first line of its input is the job; it writes its progress as lines of JSON. When its input
+ends, because it should stop or because the parent has ended, it saves and stops.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from rivals.io.locks import BusyError
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
 
-EVERY = 0.25  # seconds between two words about progress
+EVERY = 0.25  # seconds between two progress messages
 
 
-class Speaker(RunCallback):
+class ProgressWriter(RunCallback):
     """Tells the parent process how far the run is."""
 
     def __init__(self, channel: int) -> None:
-        self.channel, self.tasks, self.task, self.spoke = channel, 1, "", 0.0
+        self.channel, self.tasks, self.task, self.written = channel, 1, "", 0.0
 
-    def say(self, **message: Any) -> None:
+    def write(self, **message: Any) -> None:
         try:
             os.write(self.channel, (json.dumps(message) + "\n").encode())
-        except BrokenPipeError:  # nobody listens; the input will have ended as well
+        except BrokenPipeError:  # the parent has ended, so the input ends as well
             return
 
     def progress(self, done: int, within: float) -> None:
         number = min(done + 1, self.tasks)
         share = min(1.0, (done + within) / self.tasks)
-        self.say(task=self.task, number=number, tasks=self.tasks, share=share)
+        self.write(task=self.task, number=number, tasks=self.tasks, share=share)
 
     def on_task_begin(self, trainer: Trainer) -> None:
         self.task = trainer.task.name
@@ -48,8 +48,8 @@ class Speaker(RunCallback):
 
     def on_step(self, trainer: Trainer, result: StepResult) -> None:
         now = time.monotonic()
-        if now - self.spoke >= EVERY:
-            self.spoke = now
+        if now - self.written >= EVERY:
+            self.written = now
             at = trainer.method.position
             within = min(1.0, at.step / at.steps) if at.steps else 0.0
             self.progress(self.done(trainer), within)
@@ -63,23 +63,23 @@ class Speaker(RunCallback):
 
 def main() -> int:
     channel = os.dup(1)
-    os.dup2(2, 1)  # whatever prints does not disturb the messages
+    os.dup2(2, 1)  # what is printed must not disturb the messages
     job = json.loads(_first_line())
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     threading.Thread(target=_until_the_end, args=(stop,), daemon=True).start()
-    speaker = Speaker(channel)
-    how, reason = go(job, speaker, stop)
-    speaker.say(ended=how, reason=reason)
+    writer = ProgressWriter(channel)
+    status, reason = run_job(job, writer, stop)
+    writer.write(ended=status, reason=reason)
     return 0
 
 
-def go(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> tuple[str, str]:
-    """Carry a job out; how it ended, and why."""
+def run_job(job: dict[str, Any], writer: ProgressWriter, stop: threading.Event) -> tuple[str, str]:
+    """Carry out a job; its status at the end, and the reason."""
     try:
-        run = _prepared(job, speaker, stop)
-        speaker.tasks = run.stream.length
+        run = _prepared(job, writer, stop)
+        writer.tasks = len(run.stream)
         run.go()
     except Interrupted:
         return "stopped", "it was asked to stop, and is saved."
@@ -95,8 +95,8 @@ def go(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> tuple[st
     return "finished", ""
 
 
-def _prepared(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> Run:
-    """The run, fresh or resumed, whichever its folder asks for."""
+def _prepared(job: dict[str, Any], writer: ProgressWriter, stop: threading.Event) -> Run:
+    """The run: new, or resumed if its folder holds one."""
     from rivals.experiment.run_settings import parse_overrides, resolve
     from rivals.experiment.start import prepare
 
@@ -104,13 +104,13 @@ def _prepared(job: dict[str, Any], speaker: Speaker, stop: threading.Event) -> R
     changes = parse_overrides(job["changes"])
     settings = resolve(job["benchmark"], job["method"], job["preset"], job["seed"], changes)
     resume = (folder / "config.yaml").exists()
-    options = ((speaker,), stop.is_set, job["save_every"])
+    options = ((writer,), stop.is_set, job["save_every"], job["on"])
     try:
         return prepare(settings, folder, resume, *options)
     except RivalsError:
         if resume or not (folder / "config.yaml").exists():
             raise
-        return prepare(settings, folder, True, *options)  # somebody began it meanwhile
+        return prepare(settings, folder, True, *options)  # another process started it meanwhile
 
 
 def _first_line() -> bytes:
@@ -118,7 +118,7 @@ def _first_line() -> bytes:
     while b"\n" not in read:
         piece = os.read(0, 65536)
         if not piece:
-            raise SystemExit(0)  # the parent has gone before it said anything
+            raise SystemExit(0)  # the parent ended before it sent a job
         read += piece
     return read.partition(b"\n")[0]
 
