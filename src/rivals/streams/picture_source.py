@@ -1,4 +1,4 @@
-"""A folder of pictures, a subfolder for each class: found, decoded, and what is left out told.
+"""Where pictures come from: a folder with a subfolder for each class, a dataset, or arrays.
 
     FOLDER/cat/*.jpg   FOLDER/dog/*.png   ─►   uint8 (n, channels, height, width) and labels
 
@@ -13,18 +13,22 @@ import hashlib
 import os
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import Shape, picture_size, to_pixels
+from rivals.io.pictures import Picture, Shape, picture_size, to_pixels
 from rivals.seeds import Seed
+from rivals.streams.own_streams import Labels
 
 IGNORED = {"thumbs.db", "desktop.ini"}  # what file managers leave
+PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 SURVEYED = 200  # pictures whose size is looked at
 MOST_CLASSES = 1000
 BOTH = -1  # no class
@@ -43,12 +47,16 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class PictureFolder:
-    """The files of a folder by class, in a fixed order, before any is opened."""
+class PictureSource:
+    """The pictures of a task by class, in a fixed order, before any is decoded.
 
-    folder: Path
-    classes: dict[str, list[str]]
+    An item is a path, or whatever `get` turns into a picture.
+    """
+
+    place: Path | str  # what messages call it
+    classes: dict[str, list[Any]]
     left_out: list[LeftOut] = field(default_factory=list)
+    get: Callable[[Any], Picture] = lambda item: item
 
     @property
     def count(self) -> int:
@@ -66,8 +74,11 @@ class LoadedPictures:
     repeated: int  # pictures that were there before in the same class
 
 
-def find(folder: Path) -> PictureFolder:
-    """The files of every class of `folder`; a folder that cannot be learned is refused."""
+def find(folder: Path, fewest: int = 2) -> PictureSource:
+    """The files of every class of `folder`; one that cannot be learned from is refused.
+
+    `fewest` is how many classes, and pictures of a class, there must be: two to learn, one to test.
+    """
     inside = _entries(folder)
     classes: dict[str, list[str]] = {}
     left_out: list[LeftOut] = []
@@ -82,26 +93,45 @@ def find(folder: Path) -> PictureFolder:
             if name in classes:
                 raise RivalsError(f"{folder} has two folders for the class '{name}'; join them.")
             classes[name] = _files(path, root, left_out)
-    if len(classes) < 2:
+    if len(classes) < fewest:
         found = f"one class, '{next(iter(classes))}'," if classes else "no classes"
+        loose = sum(Path(each.path).suffix.lower() in PICTURES for each in left_out)
+        beside = f" and {loose} pictures that lie directly in it" if loose else ""
         raise RivalsError(
-            f"{folder} holds {found} but a task needs at least two; "
+            f"{folder} holds {found}{beside}, but a task needs at least two classes; "
             "make a subfolder for each class and put its pictures there."
         )
     if len(classes) > MOST_CLASSES:
         raise RivalsError(f"{folder} has {len(classes)} classes; a task has at most 1,000.")
     for name, files in classes.items():
-        check_enough(folder, name, len(files), 0)
-    return PictureFolder(folder, classes, left_out)
+        check_enough(folder, name, len(files), 0, fewest)
+    return PictureSource(folder, classes, left_out)
 
 
-def check_enough(folder: Path, name: str, count: int, left_out: int) -> None:
-    """Two pictures of a class: one to learn from, one to check with."""
-    if count < 2:
+def from_items(
+    name: str, labels: Labels, get: Callable[[int], Picture], fewest: int = 2
+) -> PictureSource:
+    """The pictures of a dataset or of an array, by the class of each item."""
+    numbers = labels.tensor.tolist()
+    classes: dict[str, list[Any]] = {named(label, "class"): [] for label in labels.classes}
+    words = list(classes)
+    for item, number in enumerate(numbers):
+        classes[words[number]].append(item)
+    if len(classes) < fewest:
+        raise RivalsError(f"'{name}' has one class, '{words[0]}', but a task needs at least two.")
+    for label, items in classes.items():
+        check_enough(name, label, len(items), 0, fewest)
+    return PictureSource(name, classes, [], get)
+
+
+def check_enough(place: Path | str, name: str, count: int, left_out: int, fewest: int = 2) -> None:
+    """Two pictures of a class to learn from: one for training, one to check with."""
+    if count < fewest:
         why = f" ({left_out} left out)" if left_out else ""
+        needs = "at least 2, one to learn from and one to check with" if fewest > 1 else "one"
         raise RivalsError(
-            f"The class '{name}' of {folder} has {count} picture{'' if count == 1 else 's'}{why}, "
-            "but each needs at least 2, one to learn from and one to check with; add some."
+            f"The class '{name}' of {place} has {count} picture{'' if count == 1 else 's'}{why}, "
+            f"but each needs {needs}; add some."
         )
 
 
@@ -173,21 +203,18 @@ def _hidden(name: str) -> bool:
     )
 
 
-def survey(found: PictureFolder) -> tuple[int, bool]:
-    """The median of the shorter sides, and whether there are colours, of some of the pictures."""
-    files = [path for paths in found.classes.values() for path in paths]
-    sides, colours = [], False
-    for path in files[:: -(-len(files) // SURVEYED)]:
-        try:
-            width, height, colour = picture_size(path)
-        except RivalsError:
-            continue
-        sides.append(min(width, height))
-        colours = colours or colour
-    return (int(np.median(sides)) if sides else 0), colours
+def survey(source: PictureSource) -> int:
+    """The median of the shorter sides of some of the pictures, in pixels."""
+    items = [item for items in source.classes.values() for item in items]
+    sides = []
+    for item in items[:: -(-len(items) // SURVEYED)]:
+        with suppress(RivalsError):
+            width, height = picture_size(source.get(item))
+            sides.append(min(width, height))
+    return int(np.median(sides)) if sides else 0
 
 
-def some(found: PictureFolder, most: int, seed: Seed) -> PictureFolder:
+def sample(found: PictureSource, most: int, seed: Seed) -> PictureSource:
     """At most `most` files, as even over classes as their numbers allow; chosen by chance."""
     if found.count <= most:
         return found
@@ -200,14 +227,17 @@ def some(found: PictureFolder, most: int, seed: Seed) -> PictureFolder:
     for name, files in found.classes.items():
         order = torch.randperm(len(files), generator=seed.child(name).torch())[:each]
         classes[name] = [files[i] for i in order.sort().values.tolist()]
-    return PictureFolder(found.folder, classes, found.left_out)
+    return replace(found, classes=classes)
 
 
-def read(found: PictureFolder, shape: Shape, told: Reads | None = None) -> LoadedPictures:
-    """Decode all files that were found, each once."""
+def read(
+    found: PictureSource, shape: Shape, told: Reads | None = None, repeats: bool = False,
+    fewest: int = 2,
+) -> LoadedPictures:  # fmt: skip
+    """Decode all pictures; those that occur twice count once, unless `repeats`."""
     images = np.empty((found.count, *shape), np.uint8)
     again: set[tuple[bytes, int]] = set()  # what is in a second class, too
-    kept: list[tuple[str, bytes]] = []  # file, digest of its pixels
+    kept: list[tuple[Any, bytes]] = []  # item, digest of its pixels
     owner: dict[bytes, int] = {}  # of a digest: its class, or BOTH
     labels, left_out, done = list[int](), list(found.left_out), 0
     for label, files in enumerate(found.classes.values()):
@@ -216,11 +246,13 @@ def read(found: PictureFolder, shape: Shape, told: Reads | None = None) -> Loade
             if told:
                 told(done, found.count)
             try:
-                images[len(kept)] = to_pixels(path, shape)
+                images[len(kept)] = to_pixels(found.get(path), shape)
             except RivalsError as error:
-                left_out.append(LeftOut(path, str(error)))
+                left_out.append(LeftOut(str(path), str(error)))
                 continue
             mark = hashlib.blake2b(images[len(kept)].data, digest_size=16).digest()
+            if repeats:
+                mark = done.to_bytes(16, "little")
             if owner.get(mark) == label or (mark, label) in again:
                 continue
             if mark in owner:
@@ -232,7 +264,7 @@ def read(found: PictureFolder, shape: Shape, told: Reads | None = None) -> Loade
             labels.append(label)
     repeated = done - len(kept) - (len(left_out) - len(found.left_out))
     left_out += [
-        LeftOut(path, "the same picture is in another class, too")
+        LeftOut(str(path), "the same picture is in another class, too")
         for path, mark in kept
         if owner[mark] == BOTH
     ]
@@ -244,7 +276,7 @@ def read(found: PictureFolder, shape: Shape, told: Reads | None = None) -> Loade
     labelled = torch.tensor([labels[number] for number in clear], dtype=torch.int64)
     for label, name in enumerate(found.classes):
         here = sum(named_like(Path(each.path).parent.name, name) for each in left_out)
-        check_enough(found.folder, name, int((labelled == label).sum()), here)
+        check_enough(found.place, name, int((labelled == label).sum()), here, fewest)
     return LoadedPictures(tuple(found.classes), tensor, labelled, left_out, repeated)
 
 
