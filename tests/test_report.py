@@ -143,7 +143,7 @@ def test_means_and_deviations_are_those_of_the_seeds(runs: Path, report: Path) -
     assert float(costs["training FLOPs"]) == pytest.approx(mean([4e9, 8e9, 12e9]))
     assert float(costs["seconds"]) == pytest.approx(11.0)
     assert float(costs["ticket bytes"]) == pytest.approx(4010)
-    assert float(costs["to go on bytes"]) == pytest.approx(8500)
+    assert float(costs["to continue bytes"]) == pytest.approx(8500)
 
 
 def test_known_and_unknown_stand_side_by_side_and_subsets_say_so(report: Path) -> None:
