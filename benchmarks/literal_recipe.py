@@ -1,9 +1,9 @@
-"""Why the paper's recipe, taken literally, learns badly: the two tables of docs/paper.md.
+"""Why the paper's recipe, taken literally, learns badly: the numbers of docs/paper.md.
 
     python benchmarks/literal_recipe.py
 
-`signal_sizes` shows how the signal shrinks with Glorot's initial weights; `first_task` shows that the
-posterior of the literal recipe never leaves its start.
+`signal_sizes` shows how the signal shrinks with Glorot's initial weights; `first_task` shows that
+the posterior of the literal recipe never leaves its start.
 """
 
 from __future__ import annotations
