@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow device-test lint types clean
+.PHONY: demo test test-slow device-test docs lint types clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -32,6 +32,9 @@ device-test: $(VENV)/installed  ## C on an emulated Cortex-M4 and aarch64; insta
 	tests/devices.sh
 	$(BIN)/python -m pytest tests/test_devices.py tests/test_c_source.py
 
+docs: $(VENV)/installed  ## the documentation as a site, in site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 lint: $(VENV)/installed
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
@@ -40,4 +43,4 @@ types: $(VENV)/installed
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """LiteRT and executorch: the same answers as the ticket, where their large packages are installed.
 
-They are not part of the development environment; docs/deploy-mobile.md says how to install them.
+They are not part of the development environment; docs/deploy.md says how to install them.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ pixels              log-density of the image itself, made small, among those of 
 pixels+confidence   how probable image and class are together: the two, the first one tempered
 judge               keeps a few images a class, and learns from them how far to trust every ticket
 
-All but the judge score task by task and keep no image. docs/task-inference.md has their numbers.
+All but the judge score task by task and keep no image. docs/task-unknown.md has their numbers.
 """
 
 from __future__ import annotations
