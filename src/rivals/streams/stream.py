@@ -15,6 +15,7 @@ from torch import Tensor
 from rivals.errors import RivalsError
 from rivals.registry import Registry
 from rivals.seeds import Seed
+from rivals.settings import Settings
 from rivals.streams.task import Examples, Preprocessing, Task
 
 if TYPE_CHECKING:
@@ -27,11 +28,12 @@ Source = TypeVar("Source")  # of a stream: see `as_benchmark`
 class StreamItem:
     """A task for the method, and its test examples, which only the evaluation uses.
 
-    >>> from rivals.seeds import Seed
-    >>> from rivals.streams.digits import Digits, DigitsSettings
-    >>> item = Digits(DigitsSettings(), Seed(0))[0]
-    >>> item.task.classes, len(item.test)
-    (('0', '1'), 72)
+        >>> from rivals.seeds import Seed
+    from rivals.settings import Settings
+        >>> from rivals.streams.digits import Digits, DigitsSettings
+        >>> item = Digits(DigitsSettings(), Seed(0))[0]
+        >>> item.task.classes, len(item.test)
+        (('0', '1'), 72)
     """
 
     task: Task
@@ -188,14 +190,14 @@ class Stream(ABC):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How a stream is made: its settings class and the function that builds it."""
+    """How a stream is made: its settings (a subclass of `rivals.settings.Settings`) and the function
+    that builds it from settings and a seed."""
 
-    settings: type[Any]
+    settings: type[Settings]
     build: Callable[[Any, Seed], Stream]
 
 
-@dataclass(frozen=True)
-class NoSettings:
+class NoSettings(Settings):
     """The settings of a stream that has none."""
 
 

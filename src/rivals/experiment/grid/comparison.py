@@ -84,7 +84,7 @@ def compare(
     validation images, to choose settings by.
 
     >>> import tempfile
-    >>> small = {"tasks": 1, "epochs": 1, "network": "mlp", "widths": "8-8", "units": 2}
+    >>> small = {"tasks": 1, "epochs": 1, "architecture": "mlp", "widths": "8-8", "units": 2}
     >>> found = compare("digits", ["finetune"], settings=small, out=tempfile.mkdtemp(), workers=1)
     >>> [(each.run.method, each.status) for each in found]
     [('finetune', 'finished')]
