@@ -29,7 +29,6 @@ class StreamItem:
     """A task for the method, and its test examples, which only the evaluation uses.
 
         >>> from rivals.seeds import Seed
-    from rivals.settings import Settings
         >>> from rivals.streams.digits import Digits, DigitsSettings
         >>> item = Digits(DigitsSettings(), Seed(0))[0]
         >>> item.task.classes, len(item.test)
