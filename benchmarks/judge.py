@@ -85,7 +85,7 @@ def microseconds(function, *given):
 def measure(run):
     """By variant: task right, class right, calibration error, kB, seconds, microseconds."""
     method, stream = run.method, run.stream
-    tasks, together = method.together()
+    tasks, together = method.predictor().tasks, method.predictor().group()
     lessons = [stream[number].task for number in range(len(tasks))]
     parts = [halves(task.validation) for task in lessons]
     kept = {"pixels+confidence": [method.known[name].kept for name in tasks]}

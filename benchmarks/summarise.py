@@ -1,23 +1,23 @@
-"""Runs in, one Markdown table out: a row per benchmark, method and preset, mean ± deviation.
+"""Print one Markdown table: a row per benchmark, method and preset, mean ± deviation over seeds.
 
-Seconds are of training, wall time, the fastest of the seeds.
+Takes run folders, JSON files of runs, or folders of either. Seconds are the wall time of training,
+of the fastest seed.
 """
 
 import argparse
 import csv
-import json
 import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from rivals.experiment.results import read_results
+from rivals.experiment.report.report_runs import read
 
 COLUMNS = {
     "task known %": lambda r: r["summary"]["accuracy"]["task_known"],
     "task inferred %": lambda r: r["summary"]["accuracy"]["task_inferred"],
     "BTI": lambda r: r["summary"]["bti"],
-    "weights a ticket": lambda r: r["summary"]["retained"]["weights"],
-    "kilobytes to go on": lambda r: sum(r["summary"]["bytes"].values()) / 1e3,
+    "weights per ticket": lambda r: r["summary"]["retained"]["weights"],
+    "kilobytes to continue": lambda r: sum(r["summary"]["bytes"].values()) / 1e3,
     "training GFLOPs": lambda r: r["summary"]["flops"] / 1e9,
 }
 
@@ -35,9 +35,8 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
     groups = defaultdict(list)
-    for run in arguments.runs:
-        result = read_results(run / "results.json")
-        result["seconds"] = json.loads((run / "measured.json").read_text())["total_train_seconds"]
+    for run in read(arguments.runs):
+        result = {**run.results, "seconds": run.measured["total_train_seconds"]}
         groups[result["benchmark"], result["method"], result["preset"]].append(result)
     print("| benchmark | method | preset | seeds | " + " | ".join(COLUMNS) + " | seconds |")
     print("|" + "---|" * (5 + len(COLUMNS)))

@@ -55,7 +55,7 @@ def learned(benchmark: str, seed: int, runs: Path) -> Run:
 def measure(run: Run, seed: int) -> dict[str, list[float]]:
     """By rule: task right and class right on validation images, the same on test images, bytes."""
     method, lessons = run.method, [run.stream[i] for i in range(len(run.stream))]
-    _, together = method.together()
+    together = method.predictor().group()
     rules = {**SCORES, **OTHERS}
     kept = {name: [] for name in rules}
     for lesson in lessons:

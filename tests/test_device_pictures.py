@@ -21,7 +21,7 @@ from PIL import Image
 import rivals
 from rivals.errors import RivalsError
 from rivals.io.pictures import to_pixels
-from rivals.model import picture_folder as pictures
+from rivals.streams import picture_source as pictures
 from rivals.model.folder import Model
 from rivals.seeds import Seed
 from teaching import WORDS, folder, teach

@@ -169,7 +169,7 @@ def test_standardised_scores_of_the_own_validation_images_are_standard():
     task = lessons(1)[0].task
     teach(method, task)
     kept = method.known[task.name].kept
-    _, run = method.together()
+    run = method.predictor().group()
     rule, images = RULES["features"], task.validation.images
     scores = rule.score(rule.view(images), run(images)[0], kept)
     assert scores.mean().item() == pytest.approx(0, abs=1e-4)
@@ -224,8 +224,8 @@ def test_tickets_are_cut_again_after_learning_and_after_a_drop():
     teach(method, one.task)
     before = method.predict(one.test.images, None).confidence
     teach(method, two.task)
-    _, run = method.together()
-    assert run is method.together()[1]
+    run = method.predictor().group()
+    assert run is method.predictor().group()
     assert not torch.equal(torch.softmax(run(one.test.images)[0].scores, 1).max(1).values, before)
     twta = make(epochs=1)
     for lesson in (one, two):

@@ -151,17 +151,17 @@ def test_what_is_kept_is_counted():
 def test_one_fit_serves_until_tasks_change():
     found = lessons(3)
     method = taught("judge", found[:2], epochs=1)
-    first = method.namer()
-    assert method.namer() is first
+    first = method.predictor().namer
+    assert method.predictor().namer is first
     method.predict(found[0].test.images, None)
-    assert method.namer() is first
+    assert method.predictor().namer is first
     teach(method, found[2].task)
-    assert method.namer() is not first
-    assert method.namer().task.tolist() == [0, 0, 1, 1, 2, 2]
+    assert method.predictor().namer is not first
+    assert method.predictor().namer.task.tolist() == [0, 0, 1, 1, 2, 2]
     method.drop(found[0].task.name)
     said = method.predict(found[1].test.images, None)
     assert said.tasks == (found[1].task.name, found[2].task.name)
-    assert method.namer().task.tolist() == [0, 0, 1, 1]
+    assert method.predictor().namer.task.tolist() == [0, 0, 1, 1]
 
 
 def joined(one, other):
@@ -186,7 +186,7 @@ def test_tasks_may_differ_in_their_classes_and_one_is_enough():
     said = method.predict(three.test.images, None)
     assert ((said.task == 1) & (said.label == three.test.labels)).float().mean() > 0.7
     assert ((said.confidence > 0) & (said.confidence <= 1)).all()
-    assert method.namer().label.tolist() == [0, 1, 2, 3, 0, 1]
+    assert method.predictor().namer.label.tolist() == [0, 1, 2, 3, 0, 1]
 
 
 def test_few_images_and_no_validation_are_enough():
@@ -206,8 +206,8 @@ def test_the_largest_belief_is_what_is_named(rule):
     found = lessons(2)
     method = taught(rule, found, epochs=1)
     images = torch.cat([lesson.test.images for lesson in found])
-    _, together = method.together()
-    values, sure = method.namer().belief(images, together(images))
+    together = method.predictor().group()
+    values, sure = method.predictor().namer.belief(images, together(images))
     said, best = method.predict(images, None), values.argmax(1)
     assert torch.equal(best, 2 * said.task + said.label)
     assert torch.allclose(sure.gather(1, best[:, None])[:, 0], said.confidence)

@@ -27,6 +27,7 @@ from rivals.experiment.report.sections import sections
 from rivals.experiment.report.tables import Cell, Column, accuracy, blocks, bti, cost, overview
 from rivals.experiment.report.winner_plots import shared_winners, winner_map
 from rivals.experiment.report.write import TABLES
+from rivals.experiment.result_file import write_results
 
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
@@ -58,6 +59,7 @@ def a_run(
         }  # fmt: skip
         if units:
             entry |= {"units": [units, units], "free": {"layer0": 1 - task / 10, "layer1": 0.9}}
+            entry["winners"] = [[(task + b + seed) % units for b in range(6)], [0, task % 2]]
         entries.append(entry)
     accuracy_ = mean(matrix[-1])
     share = nominal if nominal is not None else 100 / units if units else 100.0
@@ -91,13 +93,6 @@ def a_run(
         "stream": {"tasks": tasks}, "network": {"units": units or 8}, "training": {"epochs": 10},
     }  # fmt: skip
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    for number, entry in enumerate(entries if units else []):
-        ticket = folder / "tickets" / entry["name"]
-        if "/" in entry["name"]:
-            continue
-        ticket.mkdir(parents=True)
-        winners = [[(number + b + seed) % (units or 1) for b in range(6)], [0, number % 2]]
-        (ticket / "ticket.json").write_text(json.dumps({"winners": winners}))
     return folder
 
 
@@ -148,7 +143,7 @@ def test_means_and_deviations_are_those_of_the_seeds(runs: Path, report: Path) -
     assert float(costs["training FLOPs"]) == pytest.approx(mean([4e9, 8e9, 12e9]))
     assert float(costs["seconds"]) == pytest.approx(11.0)
     assert float(costs["ticket bytes"]) == pytest.approx(4010)
-    assert float(costs["to go on bytes"]) == pytest.approx(8500)
+    assert float(costs["to continue bytes"]) == pytest.approx(8500)
 
 
 def test_known_and_unknown_stand_side_by_side_and_subsets_say_so(report: Path) -> None:
@@ -323,8 +318,8 @@ def test_one_seed_has_no_deviation_and_little_is_enough(tmp_path: Path, accepted
     folder = a_run(tmp_path / "runs" / "only", tasks=1)
     for name in ("config.yaml", "measured.json"):
         (folder / name).unlink()
-    shutil.rmtree(folder / "tickets")
     results = json.loads((folder / "results.json").read_text())
+    del results["tasks"][0]["winners"]
     results["inferred"], results["summary"]["accuracy"]["task_inferred"] = [], None
     (folder / "results.json").write_text(json.dumps(results))
     said = accepted("report", folder, "--out", tmp_path / "out")
@@ -338,23 +333,83 @@ def test_one_seed_has_no_deviation_and_little_is_enough(tmp_path: Path, accepted
 def test_a_report_is_made_again_from_the_files_it_keeps(
     runs: Path, tmp_path: Path, accepted: Accepted
 ) -> None:
-    (weights := runs / "c-twta-0" / "checkpoint").mkdir()
-    (weights / "weights.safetensors").write_bytes(b"large")
     accepted("report", runs, "--out", tmp_path / "first", "--with-runs")
     kept = tmp_path / "first" / "runs"
-    assert not list(kept.rglob("*.safetensors"))
+    assert {path.name for path in kept.iterdir()} == {
+        f"{path.name}.json" for path in runs.iterdir()
+    }
     accepted("report", kept, "--out", tmp_path / "second")
     for file in (each for each in (tmp_path / "second").rglob("*") if each.is_file()):
         first = tmp_path / "first" / file.relative_to(tmp_path / "second")
         assert file.read_bytes() == first.read_bytes(), file
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
     accepted("report", kept, "--out", tmp_path / "first", "--with-runs")  # onto itself
-    assert {path.name for path in kept.iterdir()} == {path.name for path in runs.iterdir()}
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+
+
+def test_a_run_is_one_file_with_everything_in_it(
+    finished: Path, tmp_path: Path, accepted: Accepted
+) -> None:
+    accepted("report", finished, "--out", tmp_path, "--with-runs")
+    text = (tmp_path / "runs" / f"{finished.name}.json").read_text()
+    content = json.loads(text)
+    assert content.pop("config") == yaml.safe_load((finished / "config.yaml").read_text())
+    assert content.pop("measured") == json.loads((finished / "measured.json").read_text())
+    assert content == json.loads((finished / "results.json").read_text())
+    for task in content["tasks"]:
+        ticket = json.loads((finished / "tickets" / task["name"] / "ticket.json").read_text())
+        assert task["winners"] == ticket["winners"]
+        line = json.dumps(task, separators=(",", ":"))
+        assert line in [each.rstrip(",") for each in text.splitlines()]
+
+
+def test_run_folders_and_files_can_be_mixed(
+    runs: Path, tmp_path: Path, accepted: Accepted, refused: Refused
+) -> None:
+    twta, gpm = runs / "c-twta-0", runs / "c-gpm-0"
+    accepted("report", twta, "--out", tmp_path / "out", "--with-runs")
+    kept = tmp_path / "out" / "runs" / "c-twta-0.json"
+    (from_file, _) = read([kept, gpm])
+    (from_folder, _) = read([twta, gpm])
+    assert from_file.name == from_folder.name == "c-twta-0"
+    for part in ("results", "config", "measured", "winners", "layers"):
+        assert getattr(from_file, part) == getattr(from_folder, part), part
+    shutil.copytree(gpm, kept.parent / "c-gpm-0")
+    assert [run["method"] for run in read([kept.parent])] == ["gpm", "twta"]
+    said = refused("report", twta, kept, "--out", tmp_path / "again")
+    assert "are the same run (seed 0)" in said
+
+
+def test_a_long_run_is_read_from_one_file(tmp_path: Path) -> None:
+    folder = a_run(tmp_path / "long", tasks=1500)
+    results = json.loads((folder / "results.json").read_text())
+    results["matrix"] = [[50.0] * (i + 1) for i in range(1500)]
+    for task in results["tasks"]:
+        task |= {"accuracy": 50.0, "free": {}}
+    write_results(tmp_path / "long.json", results)
+    (run,) = read([tmp_path / "long.json"])
+    assert len(run.winners) == 1500
+    assert run.layers == [6, 2]
+    assert len((tmp_path / "long.json").read_text().splitlines()) < 2 * 1500 + 30
+
+
+def test_nested_settings_of_any_name_tell_systems_apart(tmp_path: Path) -> None:
+    for share in (0.0, 0.2):
+        folder = a_run(tmp_path / f"share-{share}")
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config["a_new_section"] = {"competition": {"share": share}, "epochs": 3}
+        config["versions"] = {"rivals": str(share)}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    a_run(tmp_path / "other", method="gpm")
+    (section,) = sections(read([tmp_path]))
+    labels = {group.label for group in section.groups}
+    assert labels == {"GPM", "TWTA competition.share 0.0", "TWTA competition.share 0.2"}
 
 
 def test_runs_of_one_name_are_not_mixed(runs: Path, tmp_path: Path, refused: Refused) -> None:
     other = a_run(tmp_path / "elsewhere" / "c-twta-0", seed=7)
     said = refused("report", runs, other, "--out", tmp_path / "out", "--with-runs")
-    assert "would share one folder" in said
+    assert "would share one file" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -417,9 +472,10 @@ def test_mistakes_are_one_sentence(
 ) -> None:
     out = tmp_path / "out"
     good = a_run(tmp_path / "runs" / "good")
-    assert "holds no run" in refused("report", tmp_path / "runs" / "good" / "tickets", "--out", out)
+    (tmp_path / "empty").mkdir()
+    assert "holds no run" in refused("report", tmp_path / "empty", "--out", out)
     assert "(No such file or directory)" in refused("report", tmp_path / "none", "--out", out)
-    assert "is no folder" in refused("report", good / "results.json", "--out", out)
+    assert "holds no run" in refused("report", good / "config.yaml", "--out", out)
     assert "is not finished (1 tasks are done)" in refused("report", stopped, "--out", out)
     said = refused("report", stopped, "--finished-only", "--out", out)
     assert "None of these runs is finished" in said
@@ -443,10 +499,16 @@ def test_damaged_files_are_one_sentence(tmp_path: Path, refused: Refused) -> Non
         ("{", "not valid JSON"),
         ("[]", "holds no JSON object"),
         (json.dumps({**results, "matrix": 3}), "does not fit its schema"),
-        (json.dumps({**results, "matrix": []}), "not one row a task"),
+        (json.dumps({**results, "matrix": []}), "must have one row for each task"),
         (json.dumps({**results, "tasks": [], "matrix": []}), "has no tasks"),
         (json.dumps({**results, "summary": {"bti": 1}}), "does not fit its schema"),
     ]
+    for value in (101, -1, "50", None, True):
+        matrix = [*results["matrix"][:-1], [*results["matrix"][-1][:-1], value]]
+        broken.append((json.dumps({**results, "matrix": matrix}), "numbers from 0 to 100"))
+    for wrong in ([["0"]], [[-1]], [[1.5]]):
+        tasks = [{**task, "winners": wrong} for task in results["tasks"]]
+        broken.append((json.dumps({**results, "tasks": tasks}), "must be unit numbers"))
     for text, reason in broken:
         (good / "results.json").write_text(text)
         assert reason in refused("report", good, "--out", tmp_path / "out")

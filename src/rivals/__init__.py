@@ -1,1 +1,96 @@
-__version__ = "0.1.0"
+"""Continual learning on small devices: rival units compete for each task, the winners ship.
+
+    import rivals
+
+    model = rivals.Model("parts")
+    model.learn("photos/screws")
+    model.predict("new.jpg").label
+
+Names are loaded when they are first used, so that `import rivals` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rivals.answer import Answer, Choice
+    from rivals.errors import Interrupted, RivalsError
+    from rivals.experiment.api import RunResults, run
+    from rivals.experiment.grid.comparison import compare
+    from rivals.learn.callbacks import Callback, EarlyStopping
+    from rivals.learn.method import Method, methods
+    from rivals.learn.trainer import Trainer
+    from rivals.model.model import Model
+    from rivals.model.testing import TestReport
+    from rivals.nn.network_plan import networks
+    from rivals.nn.rival_network import RivalNetwork
+    from rivals.nn.twta_layers import TWTAConv2d, TWTALinear
+    from rivals.settings import Settings
+    from rivals.streams.stream import Stream, streams
+    from rivals.streams.task import Task
+    from rivals.tickets.ticket import Ticket
+
+__version__ = "0.2.0"
+
+_MODULES = {
+    "Answer": "rivals.answer",
+    "Callback": "rivals.learn.callbacks",
+    "Choice": "rivals.answer",
+    "EarlyStopping": "rivals.learn.callbacks",
+    "Interrupted": "rivals.errors",
+    "Method": "rivals.learn.method",
+    "Model": "rivals.model.model",
+    "RivalNetwork": "rivals.nn.rival_network",
+    "RivalsError": "rivals.errors",
+    "RunResults": "rivals.experiment.api",
+    "Settings": "rivals.settings",
+    "Stream": "rivals.streams.stream",
+    "TWTAConv2d": "rivals.nn.twta_layers",
+    "TWTALinear": "rivals.nn.twta_layers",
+    "Task": "rivals.streams.task",
+    "TestReport": "rivals.model.testing",
+    "Ticket": "rivals.tickets.ticket",
+    "Trainer": "rivals.learn.trainer",
+    "compare": "rivals.experiment.grid.comparison",
+    "methods": "rivals.learn.method",
+    "networks": "rivals.nn.network_plan",
+    "run": "rivals.experiment.api",
+    "streams": "rivals.streams.stream",
+}
+__all__ = [
+    "Answer",
+    "Callback",
+    "Choice",
+    "EarlyStopping",
+    "Interrupted",
+    "Method",
+    "Model",
+    "RivalNetwork",
+    "RivalsError",
+    "RunResults",
+    "Settings",
+    "Stream",
+    "TWTAConv2d",
+    "TWTALinear",
+    "Task",
+    "TestReport",
+    "Ticket",
+    "Trainer",
+    "compare",
+    "methods",
+    "networks",
+    "run",
+    "streams",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
+    raise AttributeError(f"module 'rivals' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -17,10 +17,10 @@ def drop(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Take TASK out of a model, exactly; the other tasks keep every bit."""
-    from rivals.model.dropping import drop as take_out
+    from rivals.model.model import Model
 
     try:
-        gone = take_out(model, task)
+        gone = Model(model).drop(task)
     except RivalsError as error:
         if not as_json:
             raise

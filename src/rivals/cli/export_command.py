@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 def export(
     out: Annotated[Path, typer.Argument(help="Where it goes, e.g. ticket.onnx.")],
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="onnx, ort, onnx-int8, …")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="onnx, ort, onnx-int8, litert, executorch or c; default: by the ending of OUT.",
+        ),
+    ] = None,
     model: Annotated[Path, typer.Option(help="The folder of a model, a run or a ticket.")] = Path(
         "."
     ),
@@ -37,27 +43,15 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Write a ticket for a runtime, run it there, compare, and keep it if it answers the same."""
-    from rivals.deploy.export_format import Options, formats
-    from rivals.deploy.export_record import remember
-    from rivals.deploy.exported import export as export_ticket
-    from rivals.deploy.exported import export_whole
-    from rivals.deploy.output_path import check_place
-    from rivals.deploy.ticket_source import find, find_whole
+    from rivals.deploy.exporting import export_from
 
     if data is not None:
         if not data.is_dir():
             raise RivalsError(f"{data} is no folder; --data names the folder of the data sets.")
         os.environ["RIVALS_DATA"] = str(data)
-    formats[to].check_installed(to)
-    check_place(out, formats[to].suffix)
     before = signal.signal(signal.SIGTERM, _stop)
     try:
-        if all_tasks:
-            _check_alone({"--task": task, "--images": images, "--float-input": float_input})
-            made = export_whole(find_whole(model), to, out)
-        else:
-            made = export_ticket(find(model, task, images), to, out, Options(not float_input))
-            remember(model, made)
+        made = export_from(model, out, to, task, images, float_input, all_tasks)
     finally:
         signal.signal(signal.SIGTERM, before)
     if as_json:
@@ -65,12 +59,6 @@ def export(
     else:
         show(made)
     return 0
-
-
-def _check_alone(words: dict[str, object]) -> None:
-    for word, given in words.items():
-        if given:
-            raise RivalsError(f"{word} is for one ticket; leave out this word or --all-tasks.")
 
 
 def _stop(number: int, frame: object) -> None:

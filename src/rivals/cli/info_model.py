@@ -14,9 +14,9 @@ WIDEST = 64  # blocks in a row
 
 def facts(path: Path) -> dict[str, Any]:
     """All of it, as JSON has it."""
-    from rivals.model.folder import Model
+    from rivals.model.folder import ModelFolder
 
-    model = Model.open(path)
+    model = ModelFolder.open(path)
     about = model.description
     names = [task.name for task in model.tasks]
     return {

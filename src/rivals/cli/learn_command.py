@@ -34,11 +34,14 @@ def learn(
         int | None, typer.Option(help="Of a new model: pixels a side that it looks at.")
     ] = None,
     grey: Annotated[bool, typer.Option("--grey", help="Of a new model: without colours.")] = False,
-    seed: Annotated[int, typer.Option(help="Of a new model: all randomness comes from it.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Of a new model: all randomness comes from it; default 0.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="How often each picture is shown.")] = None,
     augment: Annotated[
         str | None, typer.Option(help="Move or mirror pictures: none, flip, crop or crop-flip.")
     ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print events, a line of JSON each.")] = (
         False
@@ -48,32 +51,33 @@ def learn(
     from rivals.cli.json_lines import JsonLines
     from rivals.cli.run_command import StopSign
 
-    told: Any
+    display: Any
     if as_json:
-        told = JsonLines()
+        display = JsonLines()
     else:
         from rivals.cli.learn_screen import LearnScreen
 
-        told = LearnScreen(folder, model)
+        display = LearnScreen(folder, model)
     stop = StopSign()
     try:
-        with stop, told:
+        with stop, display:
             import torch
 
-            from rivals.model.learning import Interrupted
-            from rivals.model.learning import learn as teach
+            from rivals.errors import Interrupted
+            from rivals.model.model import Model
 
             if not 1 <= threads <= 1024:
                 raise RivalsError(f"--threads is {threads}, but must be at least 1.")
             torch.set_num_threads(threads)
             try:
-                teach(
-                    folder, model, name, watcher=told, asked_to_stop=stop.seen, started=STARTED,
-                    again=again, strict=strict, minutes=minutes, ram=ram, network=network,
-                    size=size, grey=grey, seed=seed, epochs=epochs, augmentation=augment,
+                Model(model, device=device).learn(
+                    folder, name, again=again, strict=strict, minutes=minutes, ram=ram,
+                    network=network, size=size, grey=grey or None, seed=seed, epochs=epochs,
+                    augmentation=augment, listener=display, asked_to_stop=stop.seen,
+                    started=STARTED,
                 )  # fmt: skip
             except Interrupted:
-                told({"event": "stopped"})
+                display({"event": "stopped"})
                 return 130
     except RivalsError as error:
         if not as_json:

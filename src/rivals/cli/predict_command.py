@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rivals.answer import Answer
+
 BATCH = 64
 IGNORED = {"thumbs.db", "desktop.ini"}
 FIELDS = ("image", "task", "label", "confidence", "rejected", "error")
@@ -41,7 +43,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for a picture.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="A line of CSV for a picture.")] = False,
 ) -> int:
-    """Say what is on each picture: its class, its task, and how sure that is."""
+    """Say what is on each picture: its class, its task, and the confidence."""
     if as_json and as_csv:
         raise RivalsError("--json and --csv exclude each other; choose one.")
     if not 1 <= threads <= 1024:
@@ -54,29 +56,64 @@ def predict(
     return 2 if bad else 0
 
 
-class Asked(Protocol):
-    """Whoever answers."""
+class Answering(Protocol):
+    """A model's folder or an exported ticket."""
 
     several: bool  # tasks
+    shape: tuple[int, int, int]
+    scale: float  # the value of white
 
-    def read(self, path: str) -> NDArray[np.uint8]: ...
-
-    def answers(self, images: NDArray[np.uint8]) -> list[tuple[str, str, float, bool]]:
-        """Task, class, confidence and whether it is rejected, of each image."""
+    def answers(self, images: NDArray[np.uint8]) -> list[Answer]: ...
 
 
-def _open(model: Path, task: str | None, reject: float | None, threads: int) -> Asked:
-    """Torch is imported only where there is a model's folder."""
-    if model.is_dir() and not (model / "card.json").exists():
+class ModelAnswers:
+    """A model's folder: names the task unless it is given."""
+
+    scale = 255.0
+
+    def __init__(self, path: Path, task: str | None, reject: float | None, threads: int) -> None:
         import torch
 
-        from rivals.cli.asked_model import AskedModel
+        from rivals.model.model import Model
 
         torch.set_num_threads(threads)
-        return AskedModel(model, task, reject)
-    from rivals.cli.asked_artefact import AskedArtefact
+        self.model, self.task, self.reject = Model(path), task, reject
+        self.model.check(task, reject)
+        self.several = len(self.model.tasks) > 1
+        self.shape = self.model.opened().description.input_shape
 
-    return AskedArtefact(model, task, reject, threads)
+    def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
+        return self.model.answers(images, self.task, self.reject)
+
+
+class ArtefactAnswers:
+    """An exported ticket, in its own runtime, without torch."""
+
+    def __init__(self, path: Path, task: str | None, reject: float | None, threads: int) -> None:
+        from rivals.edge.artefact import load
+
+        if reject is not None:
+            raise RivalsError(
+                f"--reject needs a model's folder, which keeps what its pictures look like; "
+                f"{path} is an exported artefact."
+            )
+        self.artefact = load(path, threads)
+        card = self.artefact.card
+        if task is not None and card.tasks != (task,):
+            raise RivalsError(
+                f"{path} answers for {', '.join(card.tasks)}, not for '{task}' alone; "
+                "leave out --task, or ask the model."
+            )
+        self.several, self.shape, self.scale = len(card.tasks) > 1, card.input_shape, card.scale
+
+    def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
+        return self.artefact.answers(images)
+
+
+def _open(model: Path, task: str | None, reject: float | None, threads: int) -> Answering:
+    """Torch is imported only where there is a model's folder."""
+    is_model = model.is_dir() and not (model / "card.json").exists()
+    return (ModelAnswers if is_model else ArtefactAnswers)(model, task, reject, threads)
 
 
 def found(words: Iterable[str]) -> Iterator[str]:
@@ -116,15 +153,17 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _answer(asked: Asked, paths: list[str], show: Any) -> int:
+def _answer(asked: Answering, paths: list[str], show: Any) -> int:
     """Show an answer for each path, in their order; gives how many could not be read."""
     import numpy as np
+
+    from rivals.io.pictures import to_pixels
 
     read: dict[int, NDArray[np.uint8]] = {}
     errors: dict[int, str] = {}
     for number, path in enumerate(paths):
         try:
-            read[number] = asked.read(path)
+            read[number] = to_pixels(path, asked.shape, asked.scale)
         except RivalsError as error:
             errors[number] = str(error)
     answers = asked.answers(np.stack(list(read.values()))) if read else []
@@ -133,7 +172,7 @@ def _answer(asked: Asked, paths: list[str], show: Any) -> int:
         if number in errors:
             show.error(path, errors[number])
         else:
-            show.answer(path, *by_number[number])
+            show.answer(path, by_number[number])
     sys.stdout.flush()
     return len(errors)
 
@@ -144,11 +183,12 @@ class Text:
     def __init__(self, several: bool) -> None:
         self.several = several
 
-    def answer(self, image: str, task: str, label: str, confidence: float, rejected: bool) -> None:
-        if rejected:
+    def answer(self, image: str, answer: Answer) -> None:
+        label = answer.label
+        if answer.rejected:
             label = f"none of these  (most like {label})"
-        where = f"  task {task}" if self.several else ""
-        print(f"{_shown(image)}: {label}  {100 * confidence:.1f} %{where}")
+        where = f"  task {answer.task}" if self.several else ""
+        print(f"{_shown(image)}: {label}  {100 * answer.confidence:.1f} %{where}")
 
     def error(self, image: str, sentence: str) -> None:
         print(f"rivals: {_shown(sentence)}", file=sys.stderr)
@@ -157,9 +197,10 @@ class Text:
 class Json:
     """For a program: a line for a picture."""
 
-    def answer(self, image: str, task: str, label: str, confidence: float, rejected: bool) -> None:
-        answer = (image, task, None if rejected else label, round(confidence, 6), rejected)
-        print(json.dumps(dict(zip(FIELDS, answer, strict=False))))
+    def answer(self, image: str, answer: Answer) -> None:
+        label = None if answer.rejected else answer.label
+        row = (image, answer.task, label, round(answer.confidence, 6), answer.rejected)
+        print(json.dumps(dict(zip(FIELDS, row, strict=False))))
 
     def error(self, image: str, sentence: str) -> None:
         print(json.dumps({"image": image, "error": sentence}))
@@ -172,10 +213,10 @@ class Csv:
         self.writer = csv.writer(out, lineterminator="\n")
         self.writer.writerow(FIELDS)
 
-    def answer(self, image: str, task: str, label: str, confidence: float, rejected: bool) -> None:
-        word = "" if rejected else label
-        row = (_shown(image), task, word, f"{confidence:.6f}", str(rejected).lower(), "")
-        self.writer.writerow(row)
+    def answer(self, image: str, answer: Answer) -> None:
+        word = "" if answer.rejected else answer.label
+        confidence, rejected = f"{answer.confidence:.6f}", str(answer.rejected).lower()
+        self.writer.writerow((_shown(image), answer.task, word, confidence, rejected, ""))
 
     def error(self, image: str, sentence: str) -> None:
         self.writer.writerow((_shown(image), "", "", "", "", _shown(sentence)))

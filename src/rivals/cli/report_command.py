@@ -11,7 +11,7 @@ import typer
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or folders that hold such folders.")
+        list[Path], typer.Argument(help="Run folders, JSON files of runs, or folders of either.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     title: Annotated[
@@ -24,7 +24,7 @@ def report(
         bool,
         typer.Option(
             "--with-runs",
-            help="Copy what the report is made of to OUT/runs: results and settings, no weights.",
+            help="Also write each run as one JSON file, OUT/runs/NAME.json, without weights.",
         ),
     ] = False,
     as_json: Annotated[
@@ -33,12 +33,12 @@ def report(
 ) -> int:
     """Write tables (Markdown, CSV, LaTeX), plots and one HTML page about RUNS; torch not needed."""
     from rivals.experiment.report.report_runs import read
-    from rivals.experiment.report.sources import by_folder, copy
+    from rivals.experiment.report.run_files import by_name, write_runs
     from rivals.experiment.report.write import write
 
     found = read(runs, finished_only)
-    kept = by_folder(found) if with_runs else {}  # refused before anything is written
-    files = write(found, out, title) + copy(kept, out / "runs")
+    kept = by_name(found) if with_runs else {}  # refused before anything is written
+    files = write(found, out, title) + write_runs(kept, out / "runs")
     if as_json:
         facts = {"runs": [str(run.path) for run in found], "files": [str(file) for file in files]}
         typer.echo(json.dumps(facts))

@@ -9,7 +9,7 @@ from rivals.deploy.test_pictures import ComparisonPictures, at_random, of_folder
 from rivals.deploy.whole_model import Whole, whole
 from rivals.errors import RivalsError
 from rivals.experiment.stored_run import StoredRun
-from rivals.model.folder import Model
+from rivals.model.folder import ModelFolder
 from rivals.model.manifest import NAME
 from rivals.tickets.ticket import Ticket
 
@@ -35,7 +35,7 @@ def find(model: Path, task: str | None, images: Path | None = None) -> TicketSou
         pictures = of_folder(images, ticket) if images else at_random(ticket)
         return TicketSource(ticket, pictures)
     if kind(model) == "model":
-        learned = Model.open(model)
+        learned = ModelFolder.open(model)
         ticket = learned.ticket(_chosen(model, task, [each.name for each in learned.tasks]))
         return TicketSource(ticket, of_folder(images, ticket) if images else at_random(ticket))
     run = StoredRun(model)
@@ -66,7 +66,7 @@ def find_whole(model: Path) -> Whole:
             "or of a run."
         )
     if kind(model) == "model":
-        learned = Model.open(model)
+        learned = ModelFolder.open(model)
         noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
         return whole(learned.method, learned.description.input_shape, noise)
     run = StoredRun(model)

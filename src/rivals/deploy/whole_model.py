@@ -85,8 +85,9 @@ def whole(
     method: Method, input_shape: tuple[int, int, int], pictures: dict[str, ComparisonPictures]
 ) -> Whole:
     """All tasks of `method` that were learned to their end."""
-    tasks, together = method.together()
-    module = NamesTask(together, method.namer())
+    predictor = method.predictor()
+    tasks = predictor.tasks
+    module = NamesTask(predictor.group(), predictor.namer)
     return Whole(method, tasks, module, input_shape, {task: pictures[task] for task in tasks})
 
 

@@ -9,8 +9,9 @@ answer = ticket.classify("picture.png")
 print(answer.label, answer.confidence)
 """
 
-from rivals.edge.artefact import Artefact, EdgeAnswer, load
+from rivals.answer import Answer
+from rivals.edge.artefact import Artefact, load
 from rivals.edge.card import Card
 from rivals.io.pictures import to_pixels
 
-__all__ = ["Artefact", "Card", "EdgeAnswer", "load", "to_pixels"]
+__all__ = ["Answer", "Artefact", "Card", "load", "to_pixels"]

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rivals.answer import Answer, Choice
 from rivals.edge.card import read_card
 from rivals.edge.runtime import open_runtime
 from rivals.errors import RivalsError
 from rivals.io.pictures import Picture, to_pixels
 
 BATCH_SIZE = 64  # images of one pass; limits memory
-
-
-@dataclass(frozen=True)
-class EdgeAnswer:
-    """The answer of an artefact for one picture."""
-
-    label: str  # the name of the class
-    confidence: float  # its probability, 0 to 1
-    task: str
 
 
 class Artefact:
@@ -35,17 +26,25 @@ class Artefact:
         self.runtime = open_runtime(self.path, threads)
         self.card = read_card(self.runtime.card, self.path)
 
-    def classify(self, picture: Picture) -> EdgeAnswer:
+    def classify(self, picture: Picture) -> Answer:
         """The class of one picture: a path, bytes, a PIL image, an array or a tensor."""
         pixels = to_pixels(picture, self.card.input_shape, self.card.scale)
         return self.answers(pixels[None])[0]
 
-    def answers(self, images: NDArray[np.uint8]) -> list[EdgeAnswer]:
+    def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
         """One answer per image; uint8 images (n, channels, height, width) with white = `scale`."""
-        return [
-            EdgeAnswer(self.card.classes[task][label], float(confidence), self.card.tasks[task])
-            for task, label, confidence in zip(*self.decide(images), strict=True)
-        ]
+        card = self.card
+        if card.names_task:  # it gives the best class alone
+            return [
+                Answer((Choice(card.classes[task][label], card.tasks[task], float(confidence)),))
+                for task, label, confidence in zip(*self.decide(images), strict=True)
+            ]
+        answers = []
+        for row in softmax(self.scores(images)):
+            order = np.argsort(-row, kind="stable")
+            choices = (Choice(card.classes[0][k], card.tasks[0], float(row[k])) for k in order)
+            answers.append(Answer(tuple(choices)))
+        return answers
 
     def decide(self, images: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Task index, class index within the task, and confidence of each image: (n,) each."""

@@ -1,4 +1,4 @@
-"""A results file as it lies in a folder: read and checked without torch."""
+"""results.json and runs kept as one JSON file: read, checked and written without torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 
 from rivals.errors import RivalsError
-from rivals.io.files import read_json
+from rivals.io.files import read_json, write_bytes
 
 FORMAT = 1
 
@@ -23,12 +23,31 @@ def read_results(path: Path) -> dict[str, Any]:
     return content
 
 
+def write_results(path: Path, content: dict[str, Any]) -> None:
+    """Check the content and write it with one line for each task and each row of the matrix."""
+    check(content, path)
+    entries = [f"{_json(key)}: {_lines(value)}" for key, value in content.items()]
+    write_bytes(path, ("{\n" + ",\n".join(entries) + "\n}\n").encode())
+
+
+def _lines(value: Any) -> str:
+    """A list has one line for each item; everything else stays on one line."""
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(_json(item) for item in value) + "\n]"
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 @cache
 def schema() -> Any:
     return json.loads((resources.files("rivals.experiment") / "results.schema.json").read_text())
 
 
 def check(content: dict[str, Any], path: Path) -> None:
+    """Refuse content that does not fit the schema."""
     try:
         jsonschema.validate(content, schema())
     except jsonschema.ValidationError as error:
@@ -36,3 +55,20 @@ def check(content: dict[str, Any], path: Path) -> None:
         raise RivalsError(
             f"The results file {path} does not fit its schema at {where}: {error.message[:120]}."
         ) from error
+    # Long lists are checked here: the schema would take 20 µs a number, and there are tasks².
+    if not all(_is_percent(value) for row in content["matrix"] for value in row):
+        raise RivalsError(
+            f"The results file {path} is damaged: its matrix must hold numbers from 0 to 100."
+        )
+    for task in content["tasks"]:
+        units = (unit for layer in task.get("winners", []) for unit in layer)
+        if not all(type(unit) is int and unit >= 0 for unit in units):
+            raise RivalsError(
+                f"The results file {path} is damaged: the winners of the task '{task['name']}' "
+                "must be unit numbers."
+            )
+
+
+def _is_percent(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value <= 100

@@ -7,8 +7,7 @@ from typing import Any
 
 from rivals.experiment import evaluation as evaluate
 from rivals.experiment import matrix
-from rivals.experiment.result_file import FORMAT, check, read_results
-from rivals.io.files import write_json
+from rivals.experiment.result_file import FORMAT, read_results, write_results
 from rivals.learn.method import Method
 from rivals.seeds import Seed
 from rivals.streams.stream import Stream, StreamItem
@@ -56,6 +55,9 @@ class Results:
             "flops": method.spent,
             **method.task_facts(lesson.task.name),
         }
+        winners = method.winners(lesson.task.name)
+        if winners:
+            entry["winners"] = [layer.tolist() for layer in winners]  # unit numbers, by layer
         self.content["tasks"].append(entry)
         self.content["matrix"].append(row)
         if evaluate.inference_due(done, len(stream)):
@@ -106,8 +108,7 @@ class Results:
         }
 
     def write(self, path: Path) -> None:
-        check(self.content, path)
-        write_json(path, self.content)
+        write_results(path, self.content)
 
 
 def _mean(values: list[float]) -> float:

@@ -13,7 +13,7 @@ from rivals.learn.method import methods
 from rivals.learn.training_settings import TrainingSettings
 from rivals.nn.network_plan import NetworkSettings
 from rivals.settings import Settings, find_path, leaves, merged, put
-from rivals.streams.stream import streams
+from rivals.streams.stream import Stream, streams
 
 GROUPS = ("stream", "network", "training")
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -47,18 +47,21 @@ def resolve(
     overrides: dict[str, Any] | None = None,
     threads: int = 1,
     device: str = "cpu",
+    stream: Stream | None = None,
 ) -> RunSettings:
     """Defaults, then the recipe, then what was set by hand: the later wins.
+
+    A `stream` that was built already has no settings, and takes the defaults of the method.
 
     A setting is named by its path in its group, `competition.share`, or by its last word where no
     other setting is called so.
     """
     models: dict[str, type[Settings]] = {
-        "stream": streams[benchmark].settings,
+        "stream": streams[benchmark].settings if stream is None else Settings,
         "network": NetworkSettings,
         "training": methods[method].settings_class,
     }
-    values = recipe(benchmark, preset, method)
+    values = recipe(benchmark if stream is None else "own:stream", preset, method)
     for key, value in (overrides or {}).items():
         group, path = find_setting(key, models)
         put(values[group], path, value)

@@ -16,7 +16,7 @@ from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.on_validation import measured_on
-from rivals.streams.stream import streams
+from rivals.streams.stream import Stream, streams
 
 
 def prepare(
@@ -27,11 +27,13 @@ def prepare(
     asked_to_stop: Callable[[], bool] = lambda: False,
     save_every: float = 30.0,
     on: str = "test",
+    stream: Stream | None = None,
 ) -> Run:
     """A run in `out`, new or resumed, ready to go; `on` is what accuracy is measured on."""
     torch.set_num_threads(settings.threads)
     seed = Seed(settings.seed)
-    stream = streams[settings.benchmark].build(settings.stream, seed.child("stream"))
+    if stream is None:
+        stream = streams[settings.benchmark].build(settings.stream, seed.child("stream"))
     stream = measured_on(stream, on)
     plan = NetworkPlan(settings.network, stream.input_shape, find_device(settings.device))
     method = methods[settings.method](plan, settings.training, seed.child("method"))

@@ -14,7 +14,6 @@ import os
 import stat
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -44,8 +43,8 @@ class TensorLike(Protocol):
     def detach(self) -> Any: ...
 
 
-PictureSource: TypeAlias = str | os.PathLike[str] | bytes
-Picture: TypeAlias = PictureSource | Image.Image | NDArray[Any] | TensorLike
+PictureFile: TypeAlias = str | os.PathLike[str] | bytes
+Picture: TypeAlias = PictureFile | Image.Image | NDArray[Any] | TensorLike
 
 
 def to_pixels(
@@ -81,15 +80,20 @@ def to_pixels(
         return fit(image, shape, scale)
 
 
-def picture_size(path: str | Path) -> tuple[int, int, bool]:
-    """Width, height, and whether it may have colours, without decoding the pixels."""
-    with open_picture(path) as picture:
-        return picture.width, picture.height, picture.mode not in ("1", "L", "LA", "I", "I;16")
+def picture_size(picture: Picture) -> tuple[int, int]:
+    """Width and height of a picture, without decoding a file."""
+    if isinstance(picture, str | os.PathLike | bytes):
+        with open_picture(picture) as opened:
+            return opened.width, opened.height
+    if isinstance(picture, Image.Image):
+        return picture.width, picture.height
+    _, height, width = array_shape(np.asarray(picture), "The picture")
+    return width, height
 
 
 @contextlib.contextmanager
 def open_picture(
-    source: PictureSource,
+    source: PictureFile,
     name: str = "",
     formats: Sequence[str] = tuple(FORMATS),
     advice: str = ADVICE,
@@ -152,7 +156,7 @@ def fit(picture: Image.Image, shape: Shape, scale: float = 255.0) -> NDArray[np.
     return values[None] if values.ndim == 2 else np.ascontiguousarray(np.moveaxis(values, -1, 0))
 
 
-def _name(source: PictureSource) -> str:
+def _name(source: PictureFile) -> str:
     return "The picture" if isinstance(source, bytes) else os.fspath(source)
 
 
@@ -188,7 +192,7 @@ def _errors_in_words(name: str, kind: str, advice: str) -> Iterator[None]:
         ) from error
 
 
-def _file(source: PictureSource) -> io.BytesIO | io.BufferedReader:
+def _file(source: PictureFile) -> io.BytesIO | io.BufferedReader:
     """The bytes of a picture. Pipes and devices are not opened: reading them could block."""
     if isinstance(source, bytes):
         return io.BytesIO(source)

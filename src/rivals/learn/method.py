@@ -22,7 +22,8 @@ from torch import Tensor, fx
 from rivals.errors import RivalsError
 from rivals.learn.state import State, StatePart
 from rivals.learn.training_settings import TrainingSettings
-from rivals.naming.rule import TaskNamer
+from rivals.naming.familiarity import few
+from rivals.naming.predictor import Predictor
 from rivals.naming.rules import RULES
 from rivals.naming.task_record import Prediction, TaskRecord, pack, unpack
 from rivals.nn.network_plan import NetworkPlan
@@ -71,10 +72,8 @@ class Method(ABC):
         self.position = Position()
         self.flops: dict[str, float] = {}  # of one step of the present task, by its kind
         self.spent = 0.0  # FLOPs of the present task
-        self.stacked: tuple[tuple[str, ...], ParallelTickets] | None = (
-            None  # until something is learned
-        )
-        self.ready: tuple[ParallelTickets, TaskNamer] | None = None  # for these tickets
+        self.statistics_images: int | None = None  # that naming statistics are taken from, at most
+        self._predictor: Predictor | None = None  # until something is learned
 
     @classmethod
     def recipe_sections(cls) -> list[str]:
@@ -213,14 +212,16 @@ class Method(ABC):
             images = images.to(self.device)
             return ParallelTickets([self.ticket(task.name)], [task.preprocessing])(images)[0]
 
+        if self.statistics_images is not None:
+            task = few(task, self.statistics_images)
         naming = RULES[self.settings.naming.rule]
         kept = naming.keep(task, read, self.settings.naming.images_per_class)
         self.known[task.name] = self.known[task.name].with_kept(kept)
-        self.stacked = None
+        self._predictor = None
 
     def counted_step(self, batch: Batch) -> StepResult:
         """A step and its FLOPs: the first of its kind is counted, the others charged the same."""
-        self.stacked = None
+        self._predictor = None
         kind = f"{self.phase} × {len(batch.labels)} of {batch.task}"
         if kind in self.flops:
             result = self.step(batch)
@@ -243,33 +244,24 @@ class Method(ABC):
         """Classes of raw `images`; without a task, `infer` names one that was learned."""
         images = images.to(self.device)
         if task is None:
-            tasks, together = self.together()
-            return Prediction(tasks, *self.namer()(images, together(images)))
+            return self.predictor().predict(images)
         scores = self.logits(self.known[task].preprocessing(images), task)
         best = torch.softmax(scores, 1).max(1)
         return Prediction((task,), torch.zeros_like(best.indices), best.indices, best.values)
 
-    def together(self) -> tuple[tuple[str, ...], ParallelTickets]:
-        """The tasks that were learned to their end, and their tickets ready to run at once."""
+    def predictor(self) -> Predictor:
+        """The tickets of all tasks that were learned to their end, ready to answer together."""
         tasks = tuple(name for name, known in self.known.items() if known.kept is not None)
         if not tasks:
             raise RivalsError("No task is learned yet, so none can be inferred; learn one first.")
-        if self.stacked is None or self.stacked[0] != tasks:
-            preparations = [self.known[name].preprocessing for name in tasks]
-            self.stacked = (
-                tasks,
-                ParallelTickets([self.ticket(name) for name in tasks], preparations),
-            )
-        return self.stacked
-
-    @torch.no_grad()
-    def namer(self) -> TaskNamer:
-        """What names tasks by the tickets that are stacked; made when these are."""
-        tasks, together = self.together()
-        if self.ready is None or self.ready[0] is not together:
-            kept = [self.known[name].kept or {} for name in tasks]
-            self.ready = together, RULES[self.settings.naming.rule].namer(kept, together)
-        return self.ready[1]
+        if self._predictor is None or self._predictor.tasks != tasks:
+            tickets, records = [self.ticket(t) for t in tasks], [self.known[t] for t in tasks]
+            familiarity = self.tasks.column("familiarity")
+            self._predictor = Predictor(
+                tasks, tickets, records, RULES[self.settings.naming.rule],
+                [familiarity[t] for t in tasks if t in familiarity],
+            )  # fmt: skip
+        return self._predictor
 
     def kept_bytes(self) -> int:
         """What naming the tasks takes; part of every footprint."""
@@ -282,7 +274,7 @@ class Method(ABC):
         return part
 
     def load_common(self, part: StatePart) -> None:
-        self.stacked = None
+        self._predictor = None
         for name, record in unpack(part).items():
             self.known[name] = record.to(self.device)
         self.position = Position(**part.facts["position"])

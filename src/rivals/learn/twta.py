@@ -431,7 +431,7 @@ class TWTA(Method):
         steps = self.settings.batching.count(task) * self.settings.epochs
         self.position = Position(steps=steps)
         self.network.reopen(task.name)
-        self.current, self.competing, self.stacked = task.name, False, None
+        self.current, self.competing, self._predictor = task.name, False, None
         self.prepare_settled()
 
     def end_refining(self, task: Task) -> None:
@@ -486,7 +486,7 @@ class TWTA(Method):
     def drop(self, task: str) -> None:
         """Take a learned task out; the tickets of the others keep every bit."""
         self.network.drop(task)
-        self.dropped = True
+        self.dropped, self._predictor = True, None
 
     # Saving ------------------------------------------------------------------------------------
 

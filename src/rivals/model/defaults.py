@@ -7,10 +7,9 @@ statistics are not in another's ticket when it is dropped, and tickets of one sh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from rivals.errors import RivalsError, unknown
-from rivals.learn.twta_settings import TWTASettings
+from rivals.learn.twta import TWTASettings
 from rivals.model.limits import NETWORKS
 from rivals.nn.network_plan import NetworkSettings
 from rivals.streams.task import Preprocessing
@@ -28,27 +27,21 @@ MOST_HELD = 2000
 PLENTY = 20_000  # pictures, from which on none is moved about
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a model is made of before its first task."""
+def plan(
+    side: int, grey: bool, network: str | None, size: int | None
+) -> tuple[NetworkSettings, tuple[int, int, int]]:
+    """Network and input shape of a new model, for pictures whose shorter side is usually `side`.
 
-    network: NetworkSettings
-    input_shape: tuple[int, int, int]
-
-
-def plan(side: int, grey: bool, network: str | None, size: int | None) -> Plan:
-    """For pictures whose shorter side is usually `side`; colours are always kept unless `grey`:
-    the next task may have some."""
+    Colours are kept unless `grey` is asked for: the next task may have some.
+    """
     if size is not None and not 8 <= size <= LARGEST_SIDE:
         raise RivalsError(f"--size is {size}, but pictures have 8 to {LARGEST_SIDE} pixels a side.")
     chosen = size or next((each for each in SIDES if side <= each * 1.25), SIDES[-1])
     name = network or "conv-small"
     if name not in NETWORKS:
         raise unknown("network", name, NETWORKS)
-    return Plan(
-        NetworkSettings(architecture=name, widths=NETWORKS[name]),
-        (1 if grey else 3, chosen, chosen),
-    )
+    settings = NetworkSettings(architecture=name, widths=NETWORKS[name])
+    return settings, (1 if grey else 3, chosen, chosen)
 
 
 def preparation(channels: int) -> Preprocessing:
@@ -62,8 +55,6 @@ def training(
     """How `images` are learned: few ones often, many ones a few times."""
     shown = PRESENTED * min(1.0, WIDE / side)
     wanted = max(EPOCHS, min(MOST_EPOCHS, round(shown / images)))
-    if epochs is not None and epochs < 1:
-        raise RivalsError(f"--epochs is {epochs}, but must be at least 1.")
     actual = max(2, min(batch, images // 2))
     return TWTASettings(
         epochs=epochs or wanted,

@@ -14,10 +14,11 @@ import contextlib
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,38 +26,39 @@ from torch import Tensor
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import make_folder, write_bytes
 from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
-from rivals.learn.twta import TWTA
-from rivals.learn.twta_settings import TWTASettings
-from rivals.model import defaults as choose
-from rivals.model import manifest as description
-from rivals.model import task_file
+from rivals.learn.twta import TWTA, TWTASettings
+from rivals.model import defaults, manifest, task_file
 from rivals.model.manifest import NAME, Description, TaskFacts, damaged
-from rivals.naming import familiarity as calibration
+from rivals.naming import familiarity
 from rivals.naming.familiarity import FeatureStatistics
 from rivals.naming.task_record import TaskRecord
 from rivals.nn import task_tensors as stack
+from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
 from rivals.tickets.overlap import overlap
 from rivals.tickets.ticket import Ticket
 
-__all__ = ["Model", "TaskFacts"]
 HALF = re.compile(r"\.model\.json\.\d+\.part")  # what a killed process may leave in the folder
 OURS = re.compile(r"[0-9a-f]{16}\.safetensors|\.[0-9a-f]{16}\.safetensors\.\d+\.part")  # in tasks
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
-class Model:
+class ModelFolder:
     """What lies in a model's folder. Its network is built when it is first needed."""
 
-    def __init__(self, path: Path, content: Description) -> None:
-        self.path, self.description = path, content
-        self.familiar: dict[str, FeatureStatistics] = {}  # by task, once the network is built
+    def __init__(self, path: Path, content: Description, device: str = "cpu") -> None:
+        self.path, self.description, self.device = path, content, device
 
     @classmethod
-    def open(cls, path: str | Path) -> Model:
+    def open(cls, path: str | Path, device: str = "cpu") -> ModelFolder:
         """The model at `path`, as it was when its last writer was done."""
-        return cls(Path(path), description.read(Path(path)))
+        return cls(Path(path), manifest.read(Path(path)), device)
+
+    @property
+    def familiarity(self) -> MutableMapping[str, FeatureStatistics]:
+        """What is usual for the pictures of each task."""
+        return self.method.tasks.column("familiarity")
 
     @property
     def tasks(self) -> list[TaskFacts]:
@@ -81,11 +83,11 @@ class Model:
         """
         while True:
             try:
-                method = empty(self.description)
+                method = empty(self.description, self.device)
                 self._load(method)
                 return method
             except (RivalsError, *DAMAGE) as error:
-                now = description.read(self.path)
+                now = manifest.read(self.path)
                 if now != self.description:
                     self.description = now
                     continue
@@ -96,6 +98,8 @@ class Model:
 
     def _load(self, method: TWTA) -> None:
         network, content = method.network, self.description
+        if not content.tasks and not content.units:
+            return  # a new model
         if len(content.units) != len(network.rivals()):
             raise damaged(self.path, "it has another number of layers than its network")
         for rivals, units in zip(network.rivals(), content.units, strict=True):
@@ -106,14 +110,15 @@ class Model:
             layer.fit()
         for facts in content.tasks:
             tensors = task_file.read(self.path, facts, network)
+            tensors = {name: tensor.to(method.device) for name, tensor in tensors.items()}
             stack.load_task(network, facts.name, tensors)
             network.freeze(facts.name)
             stack.load_claims(network, facts.name, tensors)
             kept = {k.removeprefix("kept."): t for k, t in tensors.items() if k.startswith("kept.")}
-            prepare = choose.preparation(content.input_shape[0])
+            prepare = defaults.preparation(content.input_shape[0])
             method.known[facts.name] = TaskRecord(facts.classes, prepare, kept)
             method.facts[facts.name] = {}
-            self.familiar[facts.name] = calibration.load(tensors)
+            method.tasks.column("familiarity")[facts.name] = familiarity.load(tensors)
 
     def room(self) -> dict[str, float]:
         """The share of edges that no task uses, layer by layer."""
@@ -140,7 +145,7 @@ class Model:
 
     # Writing -----------------------------------------------------------------------------------
 
-    def commit(self, facts: list[TaskFacts]) -> Model:
+    def commit(self, facts: list[TaskFacts]) -> ModelFolder:
         """Write the tasks of the network, described by `facts` in their order.
 
         A kill at any moment leaves the old model or the new one; an error leaves the old one.
@@ -152,7 +157,7 @@ class Model:
                 kept = self.method.known[each.name].kept or {}
                 tensors = stack.tensors(network, each.name, protected=True)
                 tensors |= {f"kept.{name}": tensor for name, tensor in kept.items()}
-                tensors |= self.familiar[each.name].tensors()
+                tensors |= self.familiarity[each.name].tensors()
                 check_finite(each.name, tensors)
                 file, checksum, data = task_file.encode(tensors)
                 if (file, checksum) != (each.file, each.sha256):
@@ -166,19 +171,21 @@ class Model:
                 sweep(self.path)
             raise
         sweep(self.path)
-        made = Model(self.path, content)
-        made.__dict__["method"], made.familiar = self.method, self.familiar
+        made = ModelFolder(self.path, content, self.device)
+        made.__dict__["method"] = self.method
         return made
 
 
-def empty(content: Description) -> TWTA:
+def empty(content: Description, device: str = "cpu") -> TWTA:
     """A network that knows nothing yet."""
     check_size(content)
     settings = NetworkSettings(
         architecture=content.network, widths=content.widths, units=content.rivals
     )
-    plan = NetworkPlan(settings, content.input_shape)
-    return TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
+    plan = NetworkPlan(settings, content.input_shape, find_device(device))
+    method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
+    method.statistics_images = familiarity.STATISTICS  # so that memory stays bounded
+    return method
 
 
 def check_finite(task: str, tensors: dict[str, Tensor]) -> None:
@@ -200,7 +207,7 @@ def sweep(folder: Path) -> None:
     """Remove what no description names: dropped tasks, and what a killed process left."""
     used: set[str] = set()
     if (folder / NAME).exists():
-        used = {task.file for task in description.read(folder).tasks}
+        used = {task.file for task in manifest.read(folder).tasks}
     for place, ours in ((folder, HALF), (folder / task_file.FOLDER, OURS)):
         for path in place.iterdir() if place.is_dir() else ():
             if ours.fullmatch(path.name) and path.name not in used and not path.is_dir():
@@ -209,7 +216,7 @@ def sweep(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def write_lock(folder: Path) -> Iterator[None]:
     """Be the only one who writes to a model, which may be a new one."""
     new, lock = not folder.exists(), None
     try:
@@ -255,3 +262,41 @@ def _tidy(folder: Path, new: bool) -> None:
     if new:
         with contextlib.suppress(OSError):
             folder.rmdir()
+
+
+def drop(path: str | Path, task: str) -> Dropped:
+    """Take `task` out of the model; a kill at any moment leaves it in or out, never between.
+
+    Edges that only this task used are untrained again; those that others use move to the earliest
+    of them; its winners, norms, head and statistics are gone with its file. Tickets of the others
+    keep every bit. Tasks that began with its weights are named: what they learned from it stays.
+    """
+    folder = Path(path)
+    manifest.read(folder)  # before a folder is made for a model that is not there
+    with write_lock(folder):
+        model = ModelFolder.open(folder)
+        gone = model.task(task)
+        heirs = [each.name for each in model.tasks if gone.name in each.inherited_from]
+        before = sum(each.bytes for each in model.tasks)
+        model.method.drop(gone.name)
+        left = [
+            replace(each, inherited_from=tuple(n for n in each.inherited_from if n != gone.name))
+            for each in model.tasks
+            if each != gone
+        ]
+        made = model.commit(left)
+        freed = before - sum(each.bytes for each in made.tasks)
+        return Dropped(gone.name, heirs, freed, made.room())
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What was taken out, and which tasks inherited from it."""
+
+    task: str
+    heirs: list[str]
+    freed: int  # bytes on disk
+    room: dict[str, float]  # share of edges that are free, by layer
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"event": "dropped", **vars(self)}

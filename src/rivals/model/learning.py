@@ -1,6 +1,6 @@
-"""Learning one task from a folder of pictures: read, compete, train, check, and only then write.
+"""Learning one task: read, hold some pictures out, train, measure, and only then write.
 
-    find ─► read ─► hold some out ─► the units compete ─► the winners train ─► measure ─► commit
+    open source ─► read ─► hold some out ─► train ─► keep the best weights ─► measure ─► commit
 
 The model in the folder is touched once, at the end. A kill before leaves the old model, a kill
 after leaves the new one.
@@ -9,65 +9,370 @@ after leaves the new one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rivals.errors import RivalsError
-from rivals.model import budgets as budget
-from rivals.model import defaults as choose
-from rivals.model import picture_folder as pictures
-from rivals.model.folder import Model, writing
-from rivals.model.manifest import NAME, Description
-from rivals.model.session import Learned, LearningSession, LearnOptions, Watcher
-from rivals.model.trainer import Interrupted
+import torch
 
-__all__ = ["Interrupted", "Learned", "learn"]
+from rivals.errors import Interrupted, RivalsError
+from rivals.io.process_memory import peak_memory
+from rivals.learn.callbacks import (
+    Callback,
+    EarlyStopping,
+    MemoryLimit,
+    StopOnRequest,
+    TimeLimit,
+    validation_accuracy,
+)
+from rivals.learn.trainer import Trainer
+from rivals.learn.twta import TWTA
+from rivals.model import budgets, defaults
+from rivals.model.data_source import PictureData, default_name, open_source
+from rivals.model.folder import ModelFolder, write_lock
+from rivals.model.manifest import Description, TaskFacts, exists
+from rivals.model.progress import EventCallback, Listener
+from rivals.naming import familiarity, gaussian
+from rivals.naming.familiarity import few
+from rivals.naming.task_record import TaskRecord
+from rivals.seeds import Seed
+from rivals.streams import picture_source
+from rivals.streams.augment import AUGMENTATIONS
+from rivals.streams.picture_source import LeftOut, LoadedPictures, PictureSource
+from rivals.streams.stream import stratified
+from rivals.streams.task import Examples, Task
+from rivals.tickets.cost import cost
+from rivals.tickets.parallel import ParallelTickets
+
+FEWEST_STEPS = 20  # that a budget of minutes must leave time for
+REFINING_LR = 0.2  # the learning rate of refining, as a share of that for a new task
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """What a user may ask of learning."""
+
+    again: bool = False  # refine a task that is known
+    strict: bool = False  # refuse a folder with files that cannot be learned from
+    minutes: float | None = None  # for all of it
+    ram: float | None = None  # MB of this process
+    network: str | None = None  # of a new model
+    size: int | None = None  # pixels a side, of a new model
+    grey: bool | None = None  # a new model without colours
+    epochs: int | None = None
+    augmentation: str | None = None
+    seed: int | None = None  # of a new model
+
+    def __post_init__(self) -> None:
+        """Refuse what could not work before any picture is read."""
+        if self.epochs is not None and self.epochs < 1:
+            raise RivalsError(f"--epochs is {self.epochs}, but must be at least 1.")
+        if self.augmentation is not None and self.augmentation not in AUGMENTATIONS:
+            known = ", ".join(AUGMENTATIONS[:-1])
+            raise RivalsError(
+                f"--augment is '{self.augmentation}'; use {known} or {AUGMENTATIONS[-1]}."
+            )
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise RivalsError(f"--seed is {self.seed}, but must be at least 0 and below 2^63.")
+
+    def check_existing(self, model: ModelFolder) -> None:
+        """Refuse options that only a new model can follow, unless the model is just so."""
+        content = model.description
+        channels, side, _ = content.input_shape
+        asked = {
+            "network": (self.network, content.network), "size": (self.size, side),
+            "grey": (self.grey, channels == 1), "seed": (self.seed, content.seed),
+        }  # fmt: skip
+        for option, (wanted, found) in asked.items():
+            if wanted is not None and wanted != found:
+                given = f"--{option}" if wanted is True else f"--{option} {wanted}"
+                raise RivalsError(
+                    f"{given} is for a new model, but {model.path} was made with {option} {found}; "
+                    "leave it out, or choose another --model."
+                )
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What came of learning a task."""
+
+    facts: TaskFacts
+    left_out: list[LeftOut]
+    repeated: int  # pictures that were there twice in one class
+    grown: list[int]  # units that the blocks of each layer gained
+    room: dict[str, float]  # share of edges that are free, by layer
+    peak_memory: int  # bytes of this process
+    before: float | None = None  # accuracy before refining, on the same held-out pictures
+    kept: bool = True  # False: refining made it worse, so the model was left as it was
+
+    @property
+    def task(self) -> str:
+        return self.facts.name
+
+    @property
+    def accuracy(self) -> float:
+        """Percent of the held-out pictures; slightly optimistic, since they chose the weights."""
+        return self.facts.accuracy
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self.facts.to_dict(),
+            "left_out": [vars(each) for each in self.left_out],
+            "repeated": self.repeated,
+            "grown": self.grown,
+            "room": self.room,
+            "peak_memory": self.peak_memory,
+            "before": self.before,
+            "kept": self.kept,
+        }
 
 
 def learn(
-    folder: str | Path,
-    model_path: str | Path,
+    data: PictureData,
+    model: str | Path,
     name: str | None = None,
     *,
-    watcher: Watcher = lambda event: None,
+    classes: Sequence[str] | None = None,
+    callbacks: Sequence[Callback] = (),
+    listener: Listener = lambda event: None,
     asked_to_stop: Callable[[], bool] = lambda: False,
     started: float | None = None,
-    **wishes: Any,
+    device: str = "cpu",
+    **options: Any,
 ) -> Learned:
-    """Teach the model at `model_path`, made if it is not there, the task in `folder`.
+    """Teach the model in the folder `model`, made if it is not there, the task in `data`.
 
-    `wishes` are the fields of `LearnOptions`. `asked_to_stop` is asked at every step, and then
+    `options` are the fields of `LearnOptions`. `asked_to_stop` is asked at every step, and then
     `Interrupted` is raised. `started` is when the budget of minutes began (time.monotonic).
     """
-    wanted = LearnOptions(**wishes)
-    clock = budget.TimeBudget(wanted.minutes, time.monotonic() if started is None else started)
-    where = Path(model_path)
-    task = pictures.named(name or pictures.default_name(Path(folder)), "task")
-    check_apart(Path(folder), where)
-    with writing(where):
-        model = Model.open(where) if (where / NAME).exists() else None
-        check_known(model, task, wanted.again)
-        found = pictures.find(Path(folder))
-        if model is None:
-            side, _ = pictures.survey(found)
-            chosen = choose.plan(side, wanted.grey, wanted.network, wanted.size)
-            model = new_model(where, chosen, wanted.seed)
-        lesson = LearningSession(model, task, wanted, watcher, asked_to_stop, clock)
-        with limits_told():
-            return lesson.go(found)
+    wanted = LearnOptions(**options)
+    budget = budgets.TimeBudget(wanted.minutes, time.monotonic() if started is None else started)
+    where = Path(model)
+    task = picture_source.named(name or default_name(data), "task")
+    if isinstance(data, str | Path):
+        check_apart(Path(data), where)
+    with write_lock(where):
+        opened = ModelFolder.open(where, device) if exists(where) else None
+        check_known(opened, task, wanted.again)
+        if opened is not None:
+            wanted.check_existing(opened)
+        source = open_source(data, task, classes)
+        if opened is None:
+            opened = new_model(where, source, wanted, device)
+        session = LearningSession(opened, task, wanted, budget, callbacks, listener, asked_to_stop)
+        with limits_in_words():
+            return session.run(source)
+
+
+def new_model(path: Path, source: PictureSource, wanted: LearnOptions, device: str) -> ModelFolder:
+    side = picture_source.survey(source)
+    network, shape = defaults.plan(side, bool(wanted.grey), wanted.network, wanted.size)
+    content = Description(
+        wanted.seed or 0, network.architecture, network.widths, network.units, shape, ()
+    )
+    return ModelFolder(path, content, device)
+
+
+class LearningSession:
+    """One task on its way into a model."""
+
+    def __init__(
+        self, model: ModelFolder, task: str, options: LearnOptions, budget: budgets.TimeBudget,
+        callbacks: Sequence[Callback], listener: Listener, asked_to_stop: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self.model, self.task, self.options, self.budget = model, task, options, budget
+        self.listener, self.asked_to_stop = listener, asked_to_stop
+        self.seed = Seed(model.description.seed).child("device", task)
+        self.memory = budgets.MemoryPlan(0, 0)
+        self.callbacks = [
+            StopOnRequest(asked_to_stop),
+            TimeLimit(budget.left, FEWEST_STEPS, budget.check_steps),
+            *([MemoryLimit(options.ram)] if options.ram else []),
+            EventCallback(listener),
+            EarlyStopping(defaults.checks, told=listener),
+            *callbacks,
+        ]
+
+    def run(self, source: PictureSource) -> Learned:
+        model, method = self.model, self.model.method
+        pictures = self.read(source)
+        task = self.divide(pictures)
+        known = model.description.task(task.name)
+        method.settings = defaults.training(
+            len(task.train), model.description.input_shape[1], self.memory.batch,
+            self.options.epochs, self.options.augmentation,
+        )  # fmt: skip
+        if known:
+            return self.refine(task, pictures, known)
+        before = [rivals.units for rivals in method.network.rivals()]
+        trainer = Trainer(method, [GrowthEvent(before, self.listener), *self.callbacks])
+        stopped = trainer.fit(task)
+        facts = self.facts(task, stopped, None)
+        model.familiarity[task.name] = self.statistics(task)
+        made = model.commit([*model.tasks, facts])
+        grown = [r.units - was for r, was in zip(method.network.rivals(), before, strict=True)]
+        return self.done(made, pictures, grown)
+
+    def refine(self, task: Task, pictures: LoadedPictures, known: TaskFacts) -> Learned:
+        """Train a known task further; where that makes it worse, the model stays as it is."""
+        model, method = self.model, self.model.method
+        old = method.known[task.name]
+        method.settings = method.settings.replace(lr=method.settings.lr * REFINING_LR)
+        accuracy = Refined()
+        stopped = Trainer(method, [accuracy, *self.callbacks, accuracy.at_end]).refine(task)
+        none = [0] * len(method.network.rivals())
+        if accuracy.after < accuracy.before:
+            unchanged = ModelFolder.open(model.path)
+            return self.done(unchanged, pictures, none, accuracy.before, kept=False)
+        share = len(task.train) / (len(task.train) + known.images)
+        remember(method, task, old, share)
+        model.familiarity[task.name] = self.statistics(task)
+        facts = self.facts(task, stopped, known)
+        made = model.commit([facts if each == known else each for each in model.tasks])
+        return self.done(made, pictures, none, accuracy.before)
+
+    def done(
+        self, made: ModelFolder, pictures: LoadedPictures, grown: list[int],
+        before: float | None = None, kept: bool = True,
+    ) -> Learned:  # fmt: skip
+        learned = Learned(
+            made.task(self.task), pictures.left_out, pictures.repeated, grown, made.room(),
+            peak_memory(), before, kept,
+        )  # fmt: skip
+        self.listener({"event": "done", **learned.to_dict()})
+        return learned
+
+    def read(self, source: PictureSource) -> LoadedPictures:
+        """Decode the pictures, as many as memory allows."""
+        shape = self.model.description.input_shape
+        self.memory = budgets.room(shape, source.count, self.options.ram)
+        chosen = picture_source.sample(source, self.memory.pictures, self.seed.child("some"))
+        if chosen.count < source.count:
+            self.listener({
+                "event": "fewer", "images": chosen.count, "of": source.count, "reason": "memory",
+            })  # fmt: skip
+
+        def progress(done: int, count: int) -> None:
+            if self.asked_to_stop():
+                raise Interrupted
+            self.budget.check(f"reading {done:,} of {count:,} pictures")
+            if done % 50 == 0 or done == count:
+                self.listener({"event": "reading", "done": done, "of": count})
+
+        pictures = picture_source.read(chosen, shape, progress)
+        if pictures.left_out and self.options.strict:
+            names = tuple(Path(each.path).name for each in pictures.left_out)
+            raise RivalsError(
+                f"{len(names)} of the files in {source.place} cannot be learned from "
+                f"({_some(names)}); take them out, or leave out --strict to see why each."
+            )
+        if pictures.left_out:
+            self.listener({"event": "left_out", "files": [vars(e) for e in pictures.left_out]})
+        return pictures
+
+    def divide(self, pictures: LoadedPictures) -> Task:
+        """Hold some pictures of every class out."""
+        share = defaults.held_share(len(pictures.labels))
+        known = self.model.description.task(self.task)
+        if known and sorted(known.classes) != sorted(pictures.classes):
+            raise RivalsError(
+                f"The task '{self.task}' has the classes {_some(known.classes)}, but the pictures "
+                f"have {_some(pictures.classes)}; to refine a task its classes must be the same."
+            )
+        classes = known.classes if known else pictures.classes
+        places = torch.tensor([classes.index(name) for name in pictures.classes])
+        examples = Examples(pictures.images, places[pictures.labels])
+        kept, held = stratified(examples.labels, share, self.seed.child("held"))
+        channels = self.model.description.input_shape[0]
+        return Task(
+            self.task, classes, examples.subset(kept), examples.subset(held),
+            defaults.preparation(channels),
+        )  # fmt: skip
+
+    def facts(self, task: Task, stopped: str, known: TaskFacts | None) -> TaskFacts:
+        """All that is said of the task; its accuracy is measured with its ticket."""
+        method, shape = self.model.method, self.model.description.input_shape
+        ticket = method.ticket(task.name)
+        images = task.validation.images.to(method.device)
+        outputs = ParallelTickets([ticket], [task.preprocessing])(images)
+        right = outputs[0].scores.argmax(1).cpu() == task.validation.labels
+        small = cost(ticket, shape)
+        older = known.inherited_from if known else tuple(t.name for t in self.model.tasks[::-1])
+        return TaskFacts(
+            name=task.name,
+            classes=task.classes,
+            images=len(task.train) + (known.images if known else 0),
+            held=len(task.validation),
+            accuracy=100 * int(right.sum()) / len(right),
+            weights=small.weights,
+            bytes=1,  # known when it is written
+            macs=small.macs,
+            seconds=round(self.budget.spent(), 2) + (known.seconds if known else 0),
+            steps=method.position.step,
+            stopped=stopped,
+            refined=known.refined + 1 if known else 0,
+            inherited_from=older,
+        )
+
+    def statistics(self, task: Task) -> familiarity.FeatureStatistics:
+        """What is usual for the task's own pictures, as its ticket reads them."""
+        ticket = self.model.method.ticket(task.name)
+        return familiarity.calibrate(task, ParallelTickets([ticket], [task.preprocessing]))
+
+
+class GrowthEvent(Callback):
+    """Tells when the network grew for a task."""
+
+    def __init__(self, before: list[int], listener: Listener) -> None:
+        self.before, self.listener = before, listener
+
+    def on_task_begin(self, trainer: Trainer) -> None:
+        assert isinstance(trainer.method, TWTA)
+        after = [rivals.units for rivals in trainer.method.network.rivals()]
+        if after != self.before:
+            self.listener({"event": "grows", "units": after, "before": self.before})
+
+
+class Refined(Callback):
+    """Validation accuracy before refining, and after the best weights were restored."""
+
+    before = after = 0.0
+
+    def on_task_begin(self, trainer: Trainer) -> None:
+        self.before = validation_accuracy(trainer)
+
+    @property
+    def at_end(self) -> Callback:
+        refined = self
+
+        class AtEnd(Callback):
+            def on_train_end(self, trainer: Trainer) -> None:
+                refined.after = validation_accuracy(trainer)
+
+        return AtEnd()
+
+
+def remember(method: TWTA, task: Task, old: TaskRecord, share: float) -> None:
+    """Join what was kept of the former pictures with the same of the new ones."""
+    method.known[task.name] = old
+    method.keep(few(task))
+    new = method.known[task.name].kept
+    assert old.kept is not None
+    assert new is not None
+    method.known[task.name] = old.with_kept(gaussian.join(old.kept, new, share))
 
 
 @contextmanager
-def limits_told() -> Iterator[None]:
+def limits_in_words() -> Iterator[None]:
     """The machine's limits in one sentence: torch, too, needs a place for temporary files."""
     try:
         yield
     except OSError as error:
         raise RivalsError(
-            f"The machine has no room to learn ({error.strerror or type(error).__name__}); make "
-            "some on its disks, that for temporary files included. The model is as it was."
+            f"The machine has no room to learn ({error.strerror or type(error).__name__}); free "
+            "some space on its disks, that for temporary files included. The model is as it was."
         ) from error
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
@@ -88,7 +393,7 @@ def check_apart(folder: Path, model: Path) -> None:
         )
 
 
-def check_known(model: Model | None, task: str, again: bool) -> None:
+def check_known(model: ModelFolder | None, task: str, again: bool) -> None:
     known = [] if model is None else [each.name for each in model.tasks]
     if task in known and not again:
         raise RivalsError(
@@ -103,11 +408,6 @@ def check_known(model: Model | None, task: str, again: bool) -> None:
         )
 
 
-def new_model(path: Path, chosen: choose.Plan, seed: int) -> Model:
-    if not 0 <= seed < 2**63:
-        raise RivalsError(f"--seed is {seed}, but must be at least 0 and below 2^63.")
-    network = chosen.network
-    content = Description(
-        seed, network.architecture, network.widths, network.units, chosen.input_shape, ()
-    )
-    return Model(path, content)
+def _some(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -83,6 +83,10 @@ def checksum(content: dict[str, Any]) -> str:
     return digest(json.dumps(rest).encode())
 
 
+def exists(folder: Path) -> bool:
+    return (folder / NAME).exists()
+
+
 def read(folder: Path) -> Description:
     """The checked description of the model in `folder`."""
     path = folder / NAME

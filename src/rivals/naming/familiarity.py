@@ -13,36 +13,35 @@ density of features refused the most pictures of other data sets: docs/quickstar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rivals.errors import RivalsError
 from rivals.naming import gaussian
-from rivals.naming.scores import SCORES, Score
+from rivals.nn.task_state import NamedTensors
 from rivals.streams.task import Task
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
 
-RULE = "pixels+confidence"  # that names tasks
 STATISTICS = 4000  # pictures that they are taken from, at most
 LEVELS = 201  # of familiarity that are kept
 
 
-def rule() -> Score:
-    return SCORES[RULE]
-
-
-@dataclass(frozen=True)
-class FeatureStatistics:
+class FeatureStatistics(nn.Module):
     """What is usual for the pictures of a task."""
 
-    features: dict[str, Tensor]  # means of classes, and the spread around them
     levels: Tensor  # (LEVELS,) of held-out pictures, ascending
 
-    def __call__(self, reading: TicketOutput) -> Tensor:
-        """How familiar pictures are that the task's ticket has read: (n,)."""
-        return gaussian.log_density(reading.features, self.features)
+    def __init__(self, features: Mapping[str, Tensor], levels: Tensor) -> None:
+        super().__init__()
+        self.density = NamedTensors(features)  # means of classes, and the spread around them
+        self.register_buffer("levels", levels)
+
+    def forward(self, output: TicketOutput) -> Tensor:
+        """How familiar pictures are, by what the task's ticket makes of them: (n,)."""
+        return gaussian.log_density(output.features, self.density.to_dict())
 
     def least(self, share: float) -> float:
         """What a share of the held-out pictures is below."""
@@ -51,7 +50,7 @@ class FeatureStatistics:
         return float(torch.lerp(self.levels[below], self.levels[below + 1], place - below))
 
     def tensors(self) -> dict[str, Tensor]:
-        named = {f"features.{name}": tensor for name, tensor in self.features.items()}
+        named = {f"features.{name}": t for name, t in self.density.to_dict().items()}
         return {**named, "levels": self.levels}
 
 
@@ -62,10 +61,10 @@ def load(tensors: dict[str, Tensor]) -> FeatureStatistics:
     return FeatureStatistics(features, tensors["levels"])
 
 
-def few(task: Task) -> Task:
-    """The task with so many pictures of each class as statistics take; memory stays bounded."""
-    labels, each = task.train.labels, max(2, STATISTICS // len(task.classes))
-    if len(labels) <= STATISTICS:
+def few(task: Task, most: int = STATISTICS) -> Task:
+    """The task with at most so many training pictures, evenly of all classes."""
+    labels, each = task.train.labels, max(2, most // len(task.classes))
+    if len(labels) <= most:
         return task
     members = [torch.nonzero(labels == label).flatten() for label in range(len(task.classes))]
     index = torch.cat([m[:: max(1, len(m) // each)][:each] for m in members])
@@ -79,7 +78,7 @@ def calibrate(task: Task, together: ParallelTickets) -> FeatureStatistics:
     learned, held = (together(each.images)[0] for each in (task.train, task.validation))
     familiar = FeatureStatistics(gaussian.fit(learned.features, task.train.labels), torch.empty(0))
     levels = torch.quantile(familiar(held), torch.linspace(0, 1, LEVELS))
-    return FeatureStatistics(familiar.features, levels)
+    return FeatureStatistics(familiar.density.to_dict(), levels)
 
 
 def check_share(share: float) -> None:

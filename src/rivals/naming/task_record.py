@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from rivals.learn.state import StatePart
 from rivals.nn.task_state import NamedTensors
 from rivals.streams.task import Preprocessing
+from rivals.tickets.parallel import TicketOutput
 
 
 class TaskRecord(nn.Module):
@@ -43,6 +45,14 @@ class Prediction:
     task: Tensor  # (n,)
     label: Tensor  # (n,)
     confidence: Tensor  # (n,)
+    rejected: Tensor | None = None  # (n,) bool, where that was asked
+    outputs: Sequence[TicketOutput] = ()  # of the tickets that were asked
+    member: int | None = None  # the only task that was asked
+
+    def probabilities(self, image: int) -> Tensor:
+        """Of the classes of the task that was named for one image."""
+        place = 0 if self.member is not None else int(self.task[image])
+        return torch.softmax(self.outputs[place].scores[image], 0)
 
 
 def pack(known: Mapping[str, TaskRecord]) -> StatePart:

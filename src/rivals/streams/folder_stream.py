@@ -16,44 +16,40 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 
+from pydantic import Field
+
 from rivals.errors import RivalsError
 from rivals.io.pictures import Shape
-from rivals.model import picture_folder
-from rivals.model.picture_folder import PictureFolder
 from rivals.seeds import Seed
-from rivals.streams.own_streams import LoadedTask, Splitting, TaskList, check_size
-from rivals.streams.stream import Benchmark, Stream, check_share
+from rivals.settings import Settings
+from rivals.streams import picture_source
+from rivals.streams.own_streams import LARGEST, SMALLEST, LoadedTask, Splitting, TaskList
+from rivals.streams.picture_source import PictureSource
+from rivals.streams.stream import Benchmark, Stream
 from rivals.streams.task import Examples, Preprocessing
 
 PARTS = ("train", "test")
 
 
-@dataclass(frozen=True)
-class FolderSettings:
+class FolderSettings(Settings):
     """How a folder of folders becomes a stream."""
 
-    tasks: int = 0  # the first so many; 0 = all
-    size: int = 32  # pixels a side, to which all pictures are brought
-    grey: bool = False  # one channel instead of three
-    test_share: float = 0.2  # of each class, in tasks without a folder `test`
-    validation_share: float = 0.1  # of what the test pictures leave
-    per_class: int = 0  # at most so many training pictures a class; 0 = all
-
-    def __post_init__(self) -> None:
-        check_size(self.size)
-        check_share("test_share", self.test_share)
-        check_share("validation_share", self.validation_share)
-        for name in ("tasks", "per_class"):
-            if getattr(self, name) < 0:
-                raise RivalsError(f"{name} is {getattr(self, name)}; use 0 for all.")
+    tasks: int = Field(0, ge=0, description="use the first so many tasks; 0: all")
+    size: int = Field(32, ge=SMALLEST, le=LARGEST, description="pixels a side of every picture")
+    grey: bool = Field(False, description="one channel instead of three")
+    test_share: float = Field(
+        0.2, gt=0, lt=1, description="of each class, in tasks without a folder named test"
+    )
+    validation_share: float = Field(0.1, gt=0, lt=1, description="of the other pictures")
+    per_class: int = Field(0, ge=0, description="at most so many training pictures a class; 0: all")
 
 
 @dataclass(frozen=True)
 class TaskFolder:
     """The picture files of a task; `test` is None where none are given."""
 
-    train: PictureFolder
-    test: PictureFolder | None
+    train: PictureSource
+    test: PictureSource | None
 
 
 def folder_benchmark(path: str) -> Benchmark:
@@ -91,22 +87,22 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 def find_tasks(root: Path) -> dict[str, TaskFolder]:
     """The tasks in a folder by name, in natural order; no picture is opened."""
     folders = sorted(
-        picture_folder.subfolders(root), key=lambda path: (natural(path.name), path.name)
+        picture_source.subfolders(root), key=lambda path: (natural(path.name), path.name)
     )
     if not folders:
         raise RivalsError(
             f"{root} holds no tasks; expected a folder for each task with a folder for each class "
             "inside: PATH/task/class/picture.jpg."
         )
-    return {picture_folder.named(path.name, "task"): find_task(path) for path in folders}
+    return {picture_source.named(path.name, "task"): find_task(path) for path in folders}
 
 
 def find_task(folder: Path) -> TaskFolder:
     """The pictures of a task by class."""
-    inside = sorted(path.name for path in picture_folder.subfolders(folder))
+    inside = sorted(path.name for path in picture_source.subfolders(folder))
     if inside != sorted(PARTS):
-        return TaskFolder(picture_folder.find(folder), None)
-    train, test = (picture_folder.find(folder / part) for part in PARTS)
+        return TaskFolder(picture_source.find(folder), None)
+    train, test = (picture_source.find(folder / part) for part in PARTS)
     if list(train.classes) != list(test.classes):
         odd = sorted(set(train.classes) ^ set(test.classes))[0]
         raise RivalsError(
@@ -118,10 +114,10 @@ def find_task(folder: Path) -> TaskFolder:
 
 def load_task(task: TaskFolder, shape: Shape) -> LoadedTask:
     """Decode the pictures of a task."""
-    train = picture_folder.read(task.train, shape)
+    train = picture_source.read(task.train, shape)
     examples, test = Examples(train.images, train.labels), None
     if task.test is not None:
-        held = picture_folder.read(task.test, shape)
+        held = picture_source.read(task.test, shape)
         test = Examples(held.images, held.labels)
     return LoadedTask(train.classes, examples, test)
 

@@ -194,11 +194,11 @@ def stream_of_arrays(
     tests, named = per_task("test", test, len(tasks)), per_task("classes", classes, len(tasks))
     loaded: dict[str, LoadedTask] = {}
     for task, pair, held, words in zip(chosen, tasks, tests, named, strict=True):
-        images, given = _arrays(pair, task)
+        images, given = checked_arrays(pair, task)
         labels = Labels(given, words, task)
         extra = None
         if held is not None:
-            pixels, given = _arrays(held, task)
+            pixels, given = checked_arrays(held, task)
             extra = Examples(pixels, labels.encode(given))
         loaded[task] = LoadedTask(labels.classes, Examples(images, labels.tensor), extra)
         check_enough(task, loaded[task])
@@ -223,7 +223,7 @@ def stream_of_arrays(
     )  # fmt: skip
 
 
-def _arrays(pair: tuple[ArrayLike, ArrayLike], task: str) -> tuple[torch.Tensor, list[Any]]:
+def checked_arrays(pair: tuple[ArrayLike, ArrayLike], task: str) -> tuple[torch.Tensor, list[Any]]:
     """Images (n, channels, height, width) as bytes, and as many labels."""
     try:
         images, labels = (np.asarray(each) for each in pair)
@@ -279,10 +279,10 @@ def stream_of_datasets(
         per_task("classes", classes, len(datasets)),
     )
     for task, dataset, held in zip(chosen, datasets, tests, strict=True):
-        _check_dataset(dataset, task)
+        check_dataset(dataset, task)
         if held is not None:
-            _check_dataset(held, task)
-    shapes = [_shape_of(_sample(dataset, 0, task)[0], task) for task, dataset in
+            check_dataset(held, task)
+    shapes = [_shape_of(sample_of(dataset, 0, task)[0], task) for task, dataset in
               zip(chosen, datasets, strict=True)]  # fmt: skip
     channels, (_, height, width) = max(shape[0] for shape in shapes), shapes[0]
     shape = (channels, height, width) if size is None else (channels, size, size)
@@ -319,7 +319,7 @@ def check_size(size: int | None) -> None:
         )
 
 
-def _check_dataset(dataset: Any, task: str) -> None:
+def check_dataset(dataset: Any, task: str) -> None:
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise RivalsError(
             f"The dataset of the task '{task}' is a {type(dataset).__name__}, but a map-style "
@@ -329,7 +329,7 @@ def _check_dataset(dataset: Any, task: str) -> None:
         raise RivalsError(f"The dataset of the task '{task}' is empty.")
 
 
-def _sample(dataset: Any, index: int, task: str) -> tuple[Any, Any]:
+def sample_of(dataset: Any, index: int, task: str) -> tuple[Any, Any]:
     sample = dataset[index]
     if not isinstance(sample, tuple | list) or len(sample) < 2:
         raise RivalsError(
@@ -358,7 +358,7 @@ def _loader(
 ) -> Callable[[], LoadedTask]:
     def load() -> LoadedTask:
         images, given = _decoded(dataset, task, shape, resize)
-        labels = Labels(given, _class_names(dataset) if names is None else names, task)
+        labels = Labels(given, class_names(dataset) if names is None else names, task)
         test = None
         if held is not None:
             pixels, given = _decoded(held, task, shape, resize)
@@ -368,7 +368,7 @@ def _loader(
     return load
 
 
-def _class_names(dataset: Any) -> Sequence[str] | None:
+def class_names(dataset: Any) -> Sequence[str] | None:
     """The attribute `classes` of a dataset, or of the one that it is a part of."""
     while not hasattr(dataset, "classes") and hasattr(dataset, "dataset"):
         dataset = dataset.dataset  # torch.utils.data.Subset
@@ -380,7 +380,7 @@ def _decoded(
 ) -> tuple[NDArray[np.uint8], list[Any]]:
     images, labels = np.empty((len(dataset), *shape), np.uint8), []
     for index in range(len(dataset)):
-        picture, label = _sample(dataset, index, task)
+        picture, label = sample_of(dataset, index, task)
         _, height, width = _shape_of(picture, task)
         if not resize and (height, width) != shape[1:]:
             raise RivalsError(

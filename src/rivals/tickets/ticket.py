@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
-from torch import Tensor, fx
+from torch import Tensor, nn
 
+from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
 from rivals.io.files import digest, make_folder, read_json, write_bytes
+from rivals.io.pictures import Picture, to_pixels
 from rivals.streams.task import Preprocessing
 from rivals.tickets.cost import cost
 from rivals.tickets.graph_words import build, describe
@@ -28,23 +29,54 @@ FORMAT = 1
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
 
 
-@dataclass
-class Ticket:
-    """A plain network and what belongs to it; runs without the model it came from."""
+class Ticket(nn.Module):
+    """The small network of one task with its preprocessing; runs without the model it came from.
 
-    network: fx.GraphModule
-    task: str
-    classes: tuple[str, ...]
-    preprocessing: Preprocessing
-    input_shape: tuple[int, int, int]
-    winners: list[list[int]] = field(default_factory=list)  # per set of rivals
-    accuracy: float | None = None  # percent on test data, the task being known
+        Called with raw images (n, channels, height, width), it gives probabilities (n, classes).
+
+        >>> import torch
+        >>> from torch import nn
+        >>> from rivals.io.pictures import Picture, to_pixels
+    from rivals.streams.task import Preprocessing
+        >>> network = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+        >>> ticket = Ticket(network, "0-1", ("0", "1"), Preprocessing(16, (0.5,), (0.5,)), (1, 8, 8))
+        >>> ticket(torch.zeros(3, 1, 8, 8, dtype=torch.uint8)).shape
+        torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        task: str,
+        classes: tuple[str, ...],
+        preprocessing: Preprocessing,
+        input_shape: tuple[int, int, int],
+        winners: list[list[int]] | None = None,
+        accuracy: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.network: Any = network
+        self.task, self.classes, self.preprocessing = task, classes, preprocessing
+        self.input_shape = input_shape
+        self.winners = winners or []  # the unit that won each block, for each set of rivals
+        self.accuracy = accuracy  # percent on test data, the task being known
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Probabilities (n, classes) of raw images (n, channels, height, width) as stored."""
+        return torch.softmax(self.logits(images), 1)
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Scores (n, classes) of raw images, before the softmax."""
+        scores: Tensor = self.network(self.preprocessing(images))
+        return scores
 
     @torch.no_grad()
-    def __call__(self, images: Tensor) -> Tensor:
-        """Probabilities (n, classes) of raw images (n, channels, height, width) as stored."""
-        scores: Tensor = self.network(self.preprocessing(images))
-        return torch.softmax(scores, 1)
+    def predict(self, picture: Picture) -> Answer:
+        """What is on a picture: a path, bytes, a PIL image, an array or a tensor."""
+        pixels = to_pixels(picture, self.input_shape, self.preprocessing.scale)
+        values, order = self(torch.from_numpy(pixels)[None])[0].sort(descending=True, stable=True)
+        pairs = zip(order.tolist(), values.tolist(), strict=True)
+        return Answer(tuple(Choice(self.classes[place], self.task, p) for place, p in pairs))
 
     @torch.no_grad()
     def verify(
@@ -71,7 +103,8 @@ class Ticket:
         data = safetensors.torch.save(_tensors(self.network))
         return digest(data + repr(describe(self.network)).encode())
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
+        folder = Path(folder)
         make_folder(folder)
         data = safetensors.torch.save(_tensors(self.network))
         size = cost(self.network, self.input_shape)
@@ -95,8 +128,9 @@ class Ticket:
         write_bytes(folder / "README.md", card(facts).encode())
 
     @classmethod
-    def load(cls, folder: Path) -> Ticket:
+    def load(cls, folder: str | Path) -> Ticket:
         """Read a ticket folder; altered or foreign content is refused in one sentence."""
+        folder = Path(folder)
         facts = read_json(folder / "ticket.json", "ticket")
         if facts.get("format") != FORMAT:
             raise RivalsError(
@@ -138,7 +172,7 @@ def _lines(facts: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(pairs) + "\n}\n"
 
 
-def _tensors(network: fx.GraphModule) -> dict[str, Tensor]:
+def _tensors(network: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
 
 
@@ -162,9 +196,9 @@ A plain network cut from a shared one. It needs nothing but its weights.
 | memory between layers | {facts["ram"]:,} bytes |
 
 ```python
-from rivals.tickets import Ticket
+import rivals
 
-ticket = Ticket.load("this folder")
+ticket = rivals.Ticket.load("this folder")
 probabilities = ticket(images)  # raw pixels, (n, {channels}, {height}, {width})
 ```
 """

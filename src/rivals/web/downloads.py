@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rivals.errors import RivalsError
 
 if TYPE_CHECKING:
-    from rivals.model.folder import Model
+    from rivals.model.folder import ModelFolder
 
 LONGEST = 600  # seconds
 _one = threading.Lock()
@@ -32,7 +32,7 @@ class Package:
     sentence: str
 
 
-def package(model: Model, task: str, to: str, pictures: Path | None) -> Package:
+def package(model: ModelFolder, task: str, to: str, pictures: Path | None) -> Package:
     """Export in a process of its own: what it loads is gone afterwards, and it cannot harm us."""
     from rivals.deploy.export_format import formats
 

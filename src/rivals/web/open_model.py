@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rivals.errors import RivalsError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from rivals.model.folder import Model
-    from rivals.model.predictor import Predictor
+    from rivals.model.folder import ModelFolder
+    from rivals.model.model import Model
 
 COMPARED = 50  # tasks of which each two are compared, at most
 LIKELIEST = 5  # classes that are shown
@@ -28,7 +25,7 @@ class OpenModel:
         self.folder = folder
         self._lock = threading.RLock()
         self._facts: tuple[Stamp | None, dict[str, Any]] = (None, {})
-        self._predictor: tuple[Stamp | None, Predictor] | None = None
+        self._opened: Model | None = None
 
     def stamp(self) -> Stamp | None:
         """Another one after every change; None if there is no model yet."""
@@ -63,13 +60,13 @@ class OpenModel:
     def has(self, task: str) -> bool:
         return any(each["name"] == task for each in self.facts()["tasks"])
 
-    def open(self) -> Model:
+    def open(self) -> ModelFolder:
         """The model as it is now; only then is torch imported."""
         if self.stamp() is None:
             raise RivalsError("Nothing was learned yet; teach a task first.")
-        from rivals.model.folder import Model
+        from rivals.model.folder import ModelFolder
 
-        return Model.open(self.folder)
+        return ModelFolder.open(self.folder)
 
     def winners(self, task: str) -> dict[str, Any]:
         """The winner of each block, layer by layer, and how many rivals it had."""
@@ -80,43 +77,32 @@ class OpenModel:
         self, picture: bytes, name: str, task: str | None, reject: float | None
     ) -> dict[str, Any]:
         """Class, task and confidence of a picture, and how likely the other classes are."""
-        from rivals.io.pictures import to_pixels
-
         with self._lock:
-            predictor = self._open_predictor()
-            images = to_pixels(picture, predictor.shape, name=name)[None]
-            (answer,) = predictor.decide(images, task, reject)
-            return {**vars(answer), "shares": _shares(predictor, images, answer.task)}
-
-    def _open_predictor(self) -> Predictor:
-        stamp = self.stamp()
-        if self._predictor is None or self._predictor[0] != stamp:
-            if not self.open().tasks:
+            model = self._model()
+            if not model.tasks:
                 raise RivalsError("Nothing is known any more; teach a task first.")
-            from rivals.model.predictor import Predictor
+            from rivals.io.pictures import to_pixels
 
-            self._predictor = (stamp, Predictor(self.folder))
-        return self._predictor[1]
+            shape = model.opened().description.input_shape
+            (answer,) = model.answers(to_pixels(picture, shape, name=name)[None], task, reject)
+            top = [(each.label, round(each.confidence, 4)) for each in answer.top(LIKELIEST)]
+            return {
+                "task": answer.task, "label": answer.label, "confidence": answer.confidence,
+                "rejected": answer.rejected, "shares": top,
+            }  # fmt: skip
+
+    def _model(self) -> Model:
+        if self._opened is None:
+            from rivals.model.model import Model
+
+            self.open()
+            self._opened = Model(self.folder)
+        return self._opened
 
     def drop(self, task: str) -> list[str]:
         self.open()
-        from rivals.model.dropping import drop
-
         with self._lock:
-            return list(drop(self.folder, task).heirs)
-
-
-def _shares(predictor: Predictor, images: NDArray[np.uint8], task: str) -> list[tuple[str, float]]:
-    """The likeliest classes of a task with their probabilities."""
-    import torch
-
-    number = predictor.tasks.index(task)
-    raw = torch.from_numpy(images)
-    (reading,) = predictor.tickets_of(task, [number])(raw)
-    values, order = torch.softmax(reading.scores, 1)[0].sort(descending=True)
-    classes = predictor.classes[number]
-    pairs = zip(order.tolist(), values.tolist(), strict=True)
-    return [(classes[place], round(value, 4)) for place, value in pairs][:LIKELIEST]
+            return list(self._model().drop(task).heirs)
 
 
 def _shown(facts: dict[str, Any]) -> dict[str, Any]:

@@ -88,12 +88,26 @@ class Section:
         return [run for group in self.groups for run in group.runs]
 
 
+NOT_SETTINGS = ("data", "versions")  # sections of config.yaml
+
+
 def settings_of(run: FinishedRun) -> dict[str, Any]:
-    """What decides a result beside the seed, flat: a setting and its value."""
+    """What decides a result beside the seed, flat: `competition.share` for a nested setting."""
     flat = {"preset": run["preset"]}
-    for name in ("stream", "network", "training"):
-        flat |= run.config.get(name) or {}
+    for name, section in run.config.items():
+        if isinstance(section, dict) and name not in NOT_SETTINGS:
+            flat |= _flat(section)
     return flat
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
 
 
 def rank(group: Group) -> tuple[int, str, str, float]:

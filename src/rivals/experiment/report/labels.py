@@ -1,4 +1,4 @@
-"""What each system is called, and in which settings it differs from the others."""
+"""The label of each system, and the settings in which it differs from the others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rivals.experiment.report.groups import NAMES, Group
 
 
 def label_groups(groups: list[Group]) -> None:
-    """The name of each system; where a method stands twice, with what tells it apart.
+    """Label each group by its method; if a method occurs twice, add the settings that differ.
 
-    What most systems of the section have is not said: `TWTA` and `TWTA J = 32`.
+    Settings that most systems of the section have are left out: `TWTA` and `TWTA J = 32`.
     """
     usual = _usual(groups)
     by_method: dict[str, list[Group]] = defaultdict(list)
@@ -22,15 +22,15 @@ def label_groups(groups: list[Group]) -> None:
         keys = list(dict.fromkeys(key for each in settings for key in each))
         differing = [key for key in keys if len({repr(s.get(key)) for s in settings}) > 1]
         beside = [key for key in differing if key != "preset"]
-        if len(beside) == 1:  # says more than the name of a preset
+        if len(beside) == 1:  # clearer than the name of a preset
             differing = beside
         elif "preset" in differing and len({s["preset"] for s in settings}) == len(same):
             differing = ["preset"]
         for variant, (group, values) in enumerate(zip(same, settings, strict=True)):
             odd = [key for key in differing if usual.get(key, "") != repr(values.get(key))]
-            told = [_told(key, values.get(key)) for key in odd[:2]]
+            texts = [_as_text(key, values.get(key)) for key in odd[:2]]
             group.variant = variant
-            group.label = " ".join([NAMES.get(method, method), *filter(None, [", ".join(told)])])
+            group.label = " ".join([NAMES.get(method, method), *filter(None, [", ".join(texts)])])
         for label in {group.label for group in same}:
             alike = [group for group in same if group.label == label]
             for number, group in enumerate(alike if len(alike) > 1 else [], start=1):
@@ -38,23 +38,23 @@ def label_groups(groups: list[Group]) -> None:
 
 
 def differences(groups: list[Group]) -> list[str]:
-    """Which systems have other settings than most, a sentence for each set of them.
+    """The systems that have other settings than most, one sentence per set of settings.
 
-    Only of settings that every system has, and of none that its name tells.
+    Only settings that every system has count, and none that a label already names.
     """
     usual = _usual(groups)
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for group in groups:
         values = group.settings.items()
         odd = (
-            _told(key, value)
+            _as_text(key, value)
             for key, value in values
             if usual.get(key, "") not in ("", repr(value))
         )
-        told = tuple(each for each in odd if each not in group.label)
-        if told:
-            alike[told].append(group.label)
-    return [f"{', '.join(who)}: {', '.join(told)}." for told, who in alike.items()]
+        texts = tuple(each for each in odd if each not in group.label)
+        if texts:
+            alike[texts].append(group.label)
+    return [f"{', '.join(labels)}: {', '.join(texts)}." for texts, labels in alike.items()]
 
 
 def _usual(groups: list[Group]) -> dict[str, str]:
@@ -69,6 +69,6 @@ def _usual(groups: list[Group]) -> dict[str, str]:
     return found
 
 
-def _told(key: str, value: Any) -> str:
+def _as_text(key: str, value: Any) -> str:
     text = "-".join(map(str, value)) if isinstance(value, list) else str(value)
     return {"units": f"J = {text}", "preset": text}.get(key, f"{key} {text}")

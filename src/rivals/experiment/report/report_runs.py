@@ -1,4 +1,9 @@
-"""Finished runs, read from their folders: results.json, config.yaml, measured.json, tickets."""
+"""Finished runs, read from run folders or from JSON files that hold one run each.
+
+A run folder has results.json, config.yaml and measured.json. A JSON file of a run has the content
+of results.json, with the other two under `config` and `measured`. Settings are only shown, never
+resolved, so runs of older versions can be read.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any
-from urllib.parse import quote
 
 import yaml
 
@@ -19,15 +23,21 @@ from rivals.io.files import read_json
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """What the files of one run say."""
+    """The content of one run."""
 
-    path: Path
+    path: Path  # of its folder or of its JSON file
     results: dict[str, Any]
     config: dict[str, Any]
     measured: dict[str, Any]
 
     def __getitem__(self, key: str) -> Any:
         return self.results[key]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, or of its file without the ending."""
+        path = self.path.resolve()
+        return path.stem if path.is_file() else path.name
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -55,43 +65,32 @@ class FinishedRun:
         """The mean over tasks of the weights, bytes or MACs of a ticket."""
         return float(mean(task["ticket"][fact] for task in self.results["tasks"]))
 
-    @cached_property
+    @property
     def layers(self) -> list[int]:
-        """The blocks of each layer that competes."""
-        facts = self._ticket(self.results["tasks"][0]["name"])
-        return [len(layer) for layer in facts["winners"]]
-
-    def _ticket(self, task: str) -> dict[str, Any]:
-        folder = quote(task, safe=" ").replace(".", "%2E")
-        return read_json(self.path / "tickets" / folder / "ticket.json", "ticket")
+        """The number of blocks in each layer that competes."""
+        return [len(layer) for layer in self.results["tasks"][0].get("winners", [])]
 
     @cached_property
     def winners(self) -> list[list[int]]:
-        """The winner of every block, a row a task, from the tickets; empty where there are none."""
-        rows: list[list[int]] = []
-        for task in self.results["tasks"]:
-            try:
-                winners = self._ticket(task["name"])["winners"]
-                rows.append([int(unit) for layer in winners for unit in layer])
-            except (RivalsError, LookupError, TypeError, ValueError):
-                return []
+        """The winner of every block, one row per task; empty if the method has no winners."""
+        rows = [
+            [unit for layer in task.get("winners", []) for unit in layer]
+            for task in self.results["tasks"]
+        ]
         return rows if rows and rows[0] and len({len(row) for row in rows}) == 1 else []
 
 
 def find(paths: Iterable[Path]) -> list[Path]:
-    """The folders of runs: those named, and all that lie in a folder that is named."""
+    """Run folders and JSON files of runs: those that are named, and those in a named folder."""
     found: dict[Path, Path] = {}
     for path in paths:
         try:
-            inside = sorted(path.iterdir())
-        except NotADirectoryError as error:
-            raise RivalsError(f"{path} is no folder; name folders of runs.") from error
+            here = [path] if _is_run(path) else [each for each in _inside(path) if _is_run(each)]
         except OSError as error:
             raise RivalsError(f"{path} cannot be read ({error.strerror}).") from error
-        here = [path] if _is_run(path) else [each for each in inside if _is_run(each)]
         if not here:
             raise RivalsError(
-                f"{path} holds no run; name folders that `rivals run` or `rivals compare` has made."
+                f"{path} holds no run; name run folders, JSON files of runs, or folders of them."
             )
         found |= {each.resolve(): each for each in here}
     return list(found.values())
@@ -101,7 +100,7 @@ def read(paths: Iterable[Path], finished_only: bool = False) -> list[FinishedRun
     """All runs; one that is not finished is refused, or left out if `finished_only`."""
     runs = []
     for path in find(paths):
-        if not (path / "results.json").exists():
+        if path.is_dir() and not (path / "results.json").exists():
             reason = "no task is done"
         else:
             run = _read(path)
@@ -119,25 +118,31 @@ def read(paths: Iterable[Path], finished_only: bool = False) -> list[FinishedRun
     return runs
 
 
+def _inside(path: Path) -> list[Path]:
+    return [] if path.is_file() else sorted(path.iterdir())
+
+
 def _is_run(path: Path) -> bool:
+    if path.is_file():
+        return path.suffix == ".json" and not path.name.startswith(".")
     return (path / "results.json").is_file() or (path / "config.yaml").is_file()
 
 
 def _read(path: Path) -> FinishedRun:
-    results = read_results(path / "results.json")
+    file = path if path.is_file() else path / "results.json"
+    results = read_results(file)
     if results["complete"] and not (results["tasks"] and results["summary"]):
-        raise RivalsError(f"The results file {path / 'results.json'} is damaged: it has no tasks.")
+        raise RivalsError(f"The results file {file} is damaged: it has no tasks.")
     lengths = [len(row) for row in results["matrix"]]
     if results["complete"] and lengths != [*range(1, len(results["tasks"]) + 1)]:
         raise RivalsError(
-            f"The results file {path / 'results.json'} is damaged: "
-            "its matrix has not one row a task."
+            f"The results file {file} is damaged: its matrix must have one row for each task."
         )
-    measured = path / "measured.json"
-    return FinishedRun(
-        path, results, _config(path / "config.yaml"),
-        read_json(measured, "measurements") if measured.exists() else {},
-    )  # fmt: skip
+    config, measured = results.pop("config", {}), results.pop("measured", {})
+    if path.is_dir():
+        config, stored = _config(path / "config.yaml"), path / "measured.json"
+        measured = read_json(stored, "measurements") if stored.exists() else {}
+    return FinishedRun(path, results, config, measured)
 
 
 def _config(path: Path) -> dict[str, Any]:

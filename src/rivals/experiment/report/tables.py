@@ -70,7 +70,7 @@ def accuracy(section: Section) -> Table:
         Column("paper %", printed=True, about=PRINTED),
         Column("kept, nominal %", about="as the paper counts: 1/J for TWTA"),
         Column("kept, effective %", about="counted in the network that is cut out"),
-        Column("weights a task", "count", about="mean over tickets"),
+        Column("weights per task", "count", about="mean over tickets"),
         Column("paper, millions", "millions", printed=True, about="retained weights as printed"),
     ]  # fmt: skip
     table = Table("accuracy", "Accuracy and retained weights", columns)
@@ -105,8 +105,8 @@ def cost(section: Section) -> Table:
         Column("seconds", "seconds", about="of training, measured"),
         Column("peak memory MB", "megabytes", about="of the process that trained"),
         Column("ticket kB", "kilobytes", about="deployed for one task, as a file; mean over tasks"),
-        Column("MACs an image", "count", about="of a ticket"),
-        Column("to go on kB", "kilobytes", about="all that must be kept to learn further tasks"),
+        Column("MACs per image", "count", about="of a ticket"),
+        Column("to continue kB", "kilobytes", about="all that must be kept to learn further tasks"),
     ]  # fmt: skip
     table = Table("cost", "Cost of training and size of what is deployed", columns)
     for group in section.groups:

@@ -1,0 +1,51 @@
+"""Export from a folder: find the ticket or the whole model, write it, compare, remember."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rivals.deploy.export_format import Options, formats
+from rivals.deploy.export_record import remember
+from rivals.deploy.exported import Exported, export, export_whole
+from rivals.deploy.output_path import check_place
+from rivals.deploy.ticket_source import find, find_whole
+from rivals.errors import RivalsError
+
+ENDINGS = {".onnx": "onnx", ".ort": "ort", ".tflite": "litert", ".pte": "executorch"}
+
+
+def export_from(
+    folder: Path,
+    out: Path,
+    to: str | None = None,
+    task: str | None = None,
+    images: Path | None = None,
+    float_input: bool = False,
+    all_tasks: bool = False,
+) -> Exported:
+    """Write a ticket of a model, a run or a ticket folder for a runtime, the same answers or
+    nothing."""
+    to = to or _by_ending(out)
+    formats[to].check_installed(to)
+    check_place(out, formats[to].suffix)
+    if all_tasks:
+        _check_alone({"--task": task, "--images": images, "--float-input": float_input})
+        return export_whole(find_whole(folder), to, out)
+    made = export(find(folder, task, images), to, out, Options(not float_input))
+    remember(folder, made)
+    return made
+
+
+def _by_ending(out: Path) -> str:
+    if out.suffix not in ENDINGS:
+        known = ", ".join(ENDINGS)
+        raise RivalsError(
+            f"The format of {out} is not clear; choose one with --to, or an ending of {known}."
+        )
+    return ENDINGS[out.suffix]
+
+
+def _check_alone(words: dict[str, object]) -> None:
+    for word, given in words.items():
+        if given:
+            raise RivalsError(f"{word} is for one ticket; leave out this word or --all-tasks.")

@@ -1,0 +1,98 @@
+"""`rivals.run`: a whole benchmark, or a stream of one's own, with one method."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from rivals.experiment.loop import RunCallback
+from rivals.experiment.run_names import run_name
+from rivals.experiment.run_settings import resolve
+from rivals.experiment.start import prepare
+from rivals.streams.stream import Stream
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """What a run found. `content` is all of it, as results.json holds it."""
+
+    folder: Path
+    content: Mapping[str, Any]
+
+    @property
+    def accuracy(self) -> float:
+        """Percent right over all tasks after the last one, the task being known."""
+        return float(self.content["summary"]["accuracy"]["task_known"])
+
+    @property
+    def accuracy_task_unknown(self) -> float | None:
+        """The same where the method has to name the task, too."""
+        found = self.content["summary"]["accuracy"]["task_inferred"]
+        return None if found is None else float(found)
+
+    @property
+    def forgetting(self) -> float:
+        """How many points of accuracy tasks lost after they were learned."""
+        return float(self.content["summary"]["forgetting"])
+
+    @property
+    def matrix(self) -> list[list[float]]:
+        """matrix[i][j]: percent right on task j after task i was learned."""
+        return [list(row) for row in self.content["matrix"]]
+
+
+def run(
+    benchmark: str | Stream,
+    method: str = "twta",
+    *,
+    preset: str = "default",
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    out: str | PathLike[str] | None = None,
+    resume: bool = False,
+    on: str = "test",
+    device: str = "cpu",
+    threads: int = 1,
+    callbacks: Sequence[RunCallback] = (),
+    asked_to_stop: Callable[[], bool] = lambda: False,
+    save_every: float = 30.0,
+) -> RunResults:
+    """Learn the tasks of a stream one after the other; measure every task again after each.
+
+    Args:
+        benchmark: A name (`rivals.streams` lists them), `folder:PATH`, `module:name`, or a
+            `rivals.Stream`.
+        method: A name (`rivals.methods` lists them), or `module:name`.
+        preset: The recipe of the benchmark.
+        seed: All randomness comes from it.
+        settings: Changes by name, such as {"epochs": 5, "competition.share": 0.2}.
+        out: The folder of the run; by default runs/NAME, or a temporary folder for a Stream.
+        resume: Go on with the run in `out`.
+        on: Measure on test or on validation images.
+        device: cpu, cuda, mps or auto.
+        threads: Threads of torch.
+        callbacks: Told of every task and every step.
+        asked_to_stop: Asked after every step; then `rivals.Interrupted` is raised.
+        save_every: Seconds between two checkpoints inside a task.
+
+    >>> import rivals
+    >>> small = {"tasks": 2, "epochs": 2, "architecture": "mlp", "widths": (16, 16), "units": 2}
+    >>> results = rivals.run("digits", settings=small, out="runs/two-tasks")
+    >>> len(results.matrix)
+    2
+    """
+    own = benchmark if isinstance(benchmark, Stream) else None
+    name = own.name if own is not None else str(benchmark)
+    chosen = resolve(name, method, preset, seed, dict(settings or {}), threads, device, own)
+    if out is not None:
+        folder = Path(out)
+    elif own is None:
+        folder = Path("runs") / run_name(name, method, preset, seed, on=on)
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="rivals-")) / "run"
+    job = prepare(chosen, folder, resume, callbacks, asked_to_stop, save_every, on, own)
+    return RunResults(folder, job.go().content)

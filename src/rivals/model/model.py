@@ -1,0 +1,273 @@
+"""The front door: a model is a folder that learns tasks, answers, and forgets on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rivals.answer import Answer, Choice
+from rivals.errors import RivalsError
+from rivals.io.pictures import Picture, to_pixels
+from rivals.learn.callbacks import Callback
+from rivals.model import folder, learning, manifest, testing
+from rivals.model.data_source import PictureData, open_source
+from rivals.model.folder import Dropped, ModelFolder
+from rivals.model.learning import Learned
+from rivals.model.manifest import TaskFacts
+from rivals.model.progress import Listener
+from rivals.naming.familiarity import check_share
+from rivals.naming.predictor import Predictor
+from rivals.streams import picture_source
+from rivals.tickets.ticket import Ticket
+
+if TYPE_CHECKING:
+    from rivals.deploy.exported import Exported
+
+BATCH = 64  # pictures that are answered at once
+
+
+class Model:
+    """A model in a folder. It learns one task after the other and forgets nothing.
+
+    Args:
+        path: The folder of the model. It is made when the first task is learned.
+        device: Where to compute: cpu, cuda, mps or auto.
+
+    >>> import numpy as np, rivals
+    >>> model = rivals.Model("parts")
+    >>> images = np.random.default_rng(0).integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
+    >>> images[:20, :8], labels = 0, ["screw"] * 20 + ["nut"] * 20
+    >>> learned = model.learn((images, labels), name="bin-1", epochs=5)
+    >>> [task.name for task in model.tasks]
+    ['bin-1']
+    >>> model.predict(images[0]).task
+    'bin-1'
+    """
+
+    def __init__(self, path: str | PathLike[str], *, device: str = "cpu") -> None:
+        self.path, self.device = Path(path), device
+        self._opened: ModelFolder | None = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(task.name for task in self.tasks) or "nothing yet"
+        return f"Model({str(self.path)!r}) that knows {names}"
+
+    def __contains__(self, task: object) -> bool:
+        return any(each.name == task for each in self.tasks)
+
+    # What it knows -----------------------------------------------------------------------------
+
+    @property
+    def tasks(self) -> list[TaskFacts]:
+        """The tasks in the order in which they were learned: name, classes, accuracy, bytes …"""
+        return self.opened().tasks if manifest.exists(self.path) else []
+
+    def opened(self) -> ModelFolder:
+        """The folder as it is now; read again after somebody has changed it."""
+        content = manifest.read(self.path)
+        if self._opened is None or self._opened.description != content:
+            self._opened = ModelFolder(self.path, content, self.device)
+            self.__dict__.pop("predictor", None)
+        return self._opened
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """All tickets, ready to answer."""
+        assert self._opened is not None
+        return self._opened.method.predictor()
+
+    def _predictor(self) -> Predictor:
+        if not self.opened().tasks:
+            raise RivalsError(
+                f"The model {self.path} knows no task yet; teach it with `rivals learn`."
+            )
+        return self.predictor
+
+    # Learning and forgetting -------------------------------------------------------------------
+
+    def learn(
+        self,
+        data: PictureData,
+        name: str | None = None,
+        *,
+        classes: Sequence[str] | None = None,
+        again: bool = False,
+        epochs: int | None = None,
+        minutes: float | None = None,
+        ram: float | None = None,
+        augmentation: str | None = None,
+        strict: bool = False,
+        size: int | None = None,
+        grey: bool | None = None,
+        network: str | None = None,
+        seed: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        listener: Listener = lambda event: None,
+        asked_to_stop: Callable[[], bool] = lambda: False,
+        started: float | None = None,
+    ) -> Learned:
+        """Learn a new task; what is known already keeps every bit.
+
+        Args:
+            data: A folder with a subfolder for each class, a map-style dataset of (picture, label),
+                or a pair of arrays, (images, labels).
+            name: The name of the task; by default that of the folder.
+            classes: Names of the classes, where labels are numbers.
+            again: Refine a task that is known with more pictures of it.
+            epochs: How often each picture is shown; by default it follows from their number.
+            minutes: Time for all of it, at most.
+            ram: Memory of this process in MB, at most.
+            augmentation: none, flip, crop or crop-flip.
+            strict: Refuse a folder with files that cannot be learned from.
+            size: Pixels a side that a new model looks at.
+            grey: A new model without colours.
+            network: conv-small, lenet, mlp or resnet-small, of a new model.
+            seed: All randomness of a new model comes from it.
+            callbacks: Callbacks of the trainer.
+            listener: Called with every event, a dictionary.
+            asked_to_stop: Asked at every step; then `rivals.Interrupted` is raised.
+            started: When the minutes began (time.monotonic).
+
+        Returns:
+            What was learned: accuracy on held-out pictures, bytes, seconds, and what was left out.
+        """
+        return learning.learn(
+            data, self.path, name, classes=classes, callbacks=callbacks, listener=listener,
+            asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
+            strict=strict, minutes=minutes, ram=ram, network=network, size=size, grey=grey,
+            epochs=epochs, augmentation=augmentation, seed=seed,
+        )  # fmt: skip
+
+    def drop(self, task: str) -> Dropped:
+        """Take a task out, exactly: the other tasks keep every bit."""
+        return folder.drop(self.path, task)
+
+    # Answers -----------------------------------------------------------------------------------
+
+    @overload
+    def predict(
+        self, picture: Picture, task: str | None = ..., reject: float | None = ...
+    ) -> Answer: ...
+
+    @overload
+    def predict(
+        self, picture: list[Picture], task: str | None = ..., reject: float | None = ...
+    ) -> list[Answer]: ...
+
+    def predict(
+        self, picture: Picture | list[Picture], task: str | None = None,
+        reject: float | None = None,
+    ) -> Answer | list[Answer]:  # fmt: skip
+        """What is on a picture: its class, its task, and the confidence.
+
+        Args:
+            picture: A path, bytes, a PIL image, an array or a tensor; or a list of them.
+            task: The task, where it is known; otherwise the model names one.
+            reject: Answer `rejected` to pictures that look less familiar than all but this share
+                of the held-out ones: 0.05 refuses about 5 % of the pictures that are known.
+        """
+        self.check(task, reject)
+        pictures = picture if isinstance(picture, list) else [picture]
+        shape = self.opened().description.input_shape
+        answers: list[Answer] = []
+        for start in range(0, len(pictures), BATCH):
+            some = [to_pixels(each, shape) for each in pictures[start : start + BATCH]]
+            answers += self.answers(np.stack(some), task, reject)
+        return answers if isinstance(picture, list) else answers[0]
+
+    def check(self, task: str | None = None, reject: float | None = None) -> None:
+        """Refuse what cannot be asked of this model."""
+        self._predictor()
+        if reject is not None:
+            check_share(reject)
+        if task is not None:
+            self.opened().task(task)
+
+    def answers(
+        self, images: NDArray[np.uint8], task: str | None = None, reject: float | None = None
+    ) -> list[Answer]:
+        """Answers for pixels (n, channels, height, width) of the model's own size."""
+        self.check(task, reject)
+        predictor = self._predictor()
+        name = None if task is None else self.opened().task(task).name
+        raw = torch.from_numpy(np.ascontiguousarray(images)).to(self.opened().method.device)
+        found = predictor.predict(raw, name, reject)
+        answers = []
+        for image, member in enumerate(found.task.tolist()):
+            classes = predictor.records[member].classes
+            values, order = found.probabilities(image).sort(descending=True, stable=True)
+            choices = tuple(
+                Choice(classes[place], predictor.tasks[member], value)
+                for place, value in zip(order.tolist(), values.tolist(), strict=True)
+            )
+            rejected = found.rejected is not None and bool(found.rejected[image])
+            answers.append(Answer(choices, rejected))
+        return answers
+
+    def test(
+        self, data: PictureData, task: str | None = None, *, classes: Sequence[str] | None = None
+    ) -> testing.TestReport:
+        """Accuracy on pictures that were not learned, with its interval, class by class.
+
+        Args:
+            data: As for `learn`; its classes must be known to the model.
+            task: The task, where it is known; otherwise the model names one for each picture.
+            classes: Names of the classes, where labels are numbers.
+        """
+        self.check(task)
+        model = self.opened()
+        source = open_source(data, task or "the test pictures", classes, fewest=1)
+        known = {c: each.name for each in model.tasks for c in each.classes}
+        if task is not None:
+            known = dict.fromkeys(model.task(task).classes, model.task(task).name)
+        for label in source.classes:
+            if label not in known:
+                raise RivalsError(
+                    f"The class '{label}' of {source.place} is not known to "
+                    f"{f'the task {task}' if task else f'the model {self.path}'}; it knows "
+                    f"{', '.join(list(known)[:10])}."
+                )
+        pictures = picture_source.read(
+            source, model.description.input_shape, repeats=True, fewest=1
+        )
+        truth = [pictures.classes[label] for label in pictures.labels.tolist()]
+        found = [answer.label for answer in self._all_answers(pictures.images.numpy(), task)]
+        given, homes = None, {known[label] for label in source.classes}
+        if task is None and len(homes) == 1:
+            with_task = self._all_answers(pictures.images.numpy(), homes.pop())
+            right = sum(a.label == t for a, t in zip(with_task, truth, strict=True))
+            given = 100 * right / len(truth)
+        left_out = [each.path for each in pictures.left_out]
+        return testing.report(truth, found, task or "", given, left_out)
+
+    def _all_answers(self, images: NDArray[np.uint8], task: str | None) -> list[Answer]:
+        parts = range(0, len(images), BATCH)
+        return [a for start in parts for a in self.answers(images[start : start + BATCH], task)]
+
+    # Taking away -------------------------------------------------------------------------------
+
+    def ticket(self, task: str) -> Ticket:
+        """The small network of one task: an ordinary `nn.Module` with its preprocessing."""
+        return self.opened().ticket(task)
+
+    def export(
+        self, task: str, out: str | PathLike[str], to: str | None = None, **options: Any
+    ) -> Exported:
+        """Write a ticket as a file for a runtime, run it there, compare, keep it if it agrees.
+
+        Args:
+            task: The task whose ticket it is.
+            out: Where it goes, e.g. screws.onnx.
+            to: onnx, ort, onnx-int8, litert, executorch or c; by default from the ending of `out`.
+            options: `images`, a folder of pictures to compare with.
+        """
+        from rivals.deploy.exporting import export_from
+
+        return export_from(self.path, Path(out), to, task, **options)

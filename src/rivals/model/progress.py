@@ -1,0 +1,83 @@
+"""Learning as events: what `rivals learn --json` prints and the page shows.
+
+reading · left_out · fewer · grows · begins · step · validation · done · stopped · error
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rivals.learn.callbacks import Callback
+from rivals.learn.method import StepResult
+from rivals.learn.trainer import Trainer
+from rivals.learn.twta import TWTA
+
+EVERY = 0.25  # seconds between two events of steps
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+class EventCallback(Callback):
+    """Tells a listener how training goes."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.began = self.sent = 0.0
+        self.right = self.seen = 0
+
+    def on_task_begin(self, trainer: Trainer) -> None:
+        task, rivals = trainer.task, network_of(trainer).rivals()
+        self.began = time.monotonic()
+        self.listener({
+            "event": "begins",
+            "task": task.name,
+            "classes": list(task.classes),
+            "images": len(task.train),
+            "held": len(task.validation),
+            "steps": trainer.method.position.steps,
+            "layers": [{"blocks": each.blocks, "units": each.units} for each in rivals],
+        })  # fmt: skip
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """Tell how it stands, a few times a second at most."""
+        self.right, self.seen = self.right + result.correct, self.seen + result.seen
+        now, at = time.monotonic(), trainer.method.position
+        if now - self.sent < EVERY and at.step < at.steps:
+            return
+        self.sent = now
+        each = (now - self.began) / at.step
+        self.listener({
+            "event": "step",
+            "step": at.step,
+            "steps": at.steps,
+            "seconds_left": round(each * (at.steps - at.step), 1),
+            "accuracy": 100 * self.right / self.seen,
+            "competing": not trainer.method.settled,
+            **leaders(trainer),
+        })  # fmt: skip
+        self.right = self.seen = 0
+
+
+def network_of(trainer: Trainer) -> Any:
+    assert isinstance(trainer.method, TWTA)
+    return trainer.method.network
+
+
+def leaders(trainer: Trainer) -> dict[str, Any]:
+    """The unit that leads in every block, layer by layer, and its mean posterior."""
+    leading, confidence, task = [], [], trainer.task.name
+    for rivals in network_of(trainer).rivals():
+        posterior = rivals.posteriors.get(task)
+        if posterior is None:
+            leading.append(rivals.winners[task].tolist())
+            confidence.append(1.0)
+            continue
+        best = torch.softmax(posterior.detach(), 1).max(1)
+        units = rivals.contenders[task].gather(1, best.indices.unsqueeze(1))
+        leading.append(units.squeeze(1).tolist())
+        confidence.append(round(float(best.values.mean()), 4))
+    return {"winners": leading, "confidence": confidence}

@@ -1,0 +1,78 @@
+"""The one predictor: tickets of several tasks answer about images, with or without a task.
+
+Evaluation, `Model.predict`, the command line and the page all ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, fx
+
+from rivals.naming.familiarity import FeatureStatistics
+from rivals.naming.rule import Rule, TaskNamer
+from rivals.naming.task_record import Prediction, TaskRecord
+from rivals.tickets.parallel import ParallelTickets, TicketOutput
+
+
+class Predictor:
+    """Tickets, the records of their tasks, and the rule that names a task."""
+
+    def __init__(
+        self, tasks: Sequence[str], tickets: Sequence[fx.GraphModule],
+        records: Sequence[TaskRecord], rule: Rule,
+        familiarity: Sequence[FeatureStatistics] = (),
+    ) -> None:  # fmt: skip
+        self.tasks, self.tickets, self.records = tuple(tasks), list(tickets), list(records)
+        self.rule, self.familiarity = rule, list(familiarity)
+        self._groups: dict[int | None, ParallelTickets] = {}
+        self._namer: TaskNamer | None = None
+
+    def group(self, member: int | None = None) -> ParallelTickets:
+        """All tickets ready to run together, or one of them."""
+        if member not in self._groups:
+            chosen = range(len(self.tasks)) if member is None else [member]
+            self._groups[member] = ParallelTickets(
+                [self.tickets[m] for m in chosen], [self.records[m].preprocessing for m in chosen]
+            )
+        return self._groups[member]
+
+    @property
+    @torch.no_grad()
+    def namer(self) -> TaskNamer:
+        """What names tasks; made when first asked for."""
+        if self._namer is None:
+            kept = [record.kept or {} for record in self.records]
+            self._namer = self.rule.namer(kept, self.group())
+        return self._namer
+
+    @torch.no_grad()
+    def predict(
+        self, images: Tensor, task: str | None = None, reject: float | None = None
+    ) -> Prediction:
+        """Answers for raw images (n, channels, height, width); without a task, one is named."""
+        member = None if task is None else self.tasks.index(task)
+        if member is None and len(self.tasks) == 1:
+            member = 0
+        outputs = self.group(member)(images)
+        if member is None:
+            which, labels, confidence = self.namer(images, outputs)
+        else:
+            best = torch.softmax(outputs[0].scores, 1).max(1)
+            labels, confidence = best.indices, best.values
+            which = torch.full_like(labels, member)
+        rejected = None if reject is None else self._rejected(outputs, which, member, reject)
+        return Prediction(self.tasks, which, labels, confidence, rejected, outputs, member)
+
+    def _rejected(
+        self, outputs: Sequence[TicketOutput], which: Tensor, member: int | None, share: float
+    ) -> Tensor:
+        """Which images look less familiar to their task than a share of its held-out ones: (n,)."""
+        members = range(len(self.tasks)) if member is None else [member]
+        known = [self.familiarity[m] for m in members]
+        unfamiliar = torch.stack(
+            [each(out) < each.least(share) for each, out in zip(known, outputs, strict=True)]
+        )  # (tasks, n)
+        place = which if member is None else torch.zeros_like(which)
+        return unfamiliar.gather(0, place.unsqueeze(0))[0]
