@@ -613,6 +613,7 @@ def test_a_benchmark_in_the_place_of_a_file_is_explained(refused: Refused) -> No
     assert "There is no grid file digits" in said
     assert "rivals compare --benchmarks digits" in said
     assert "--benchmarks digits,pmnist" in refused("compare", "digits,pmnist")
+    assert "--benchmarks folder:pictures" in refused("compare", "folder:pictures", "--seeds", "0")
 
 
 # On a cluster -------------------------------------------------------------------------------------

@@ -28,11 +28,11 @@ Source = TypeVar("Source")  # of a stream: see `as_benchmark`
 class StreamItem:
     """A task for the method, and its test examples, which only the evaluation uses.
 
-        >>> from rivals.seeds import Seed
-        >>> from rivals.streams.digits import Digits, DigitsSettings
-        >>> item = Digits(DigitsSettings(), Seed(0))[0]
-        >>> item.task.classes, len(item.test)
-        (('0', '1'), 72)
+    >>> from rivals.seeds import Seed
+    >>> from rivals.streams.digits import Digits, DigitsSettings
+    >>> item = Digits(DigitsSettings(), Seed(0))[0]
+    >>> item.task.classes, len(item.test)
+    (('0', '1'), 72)
     """
 
     task: Task
@@ -189,7 +189,7 @@ class Stream(ABC):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How a stream is made: its settings (a subclass of `rivals.settings.Settings`) and the function
+    """How a stream is made: its settings class, a subclass of `rivals.Settings`, and the function
     that builds it from settings and a seed."""
 
     settings: type[Settings]
