@@ -27,7 +27,8 @@ def shape_of(name):
 
 def plan(name, units, activation="relu", **settings):
     return NetworkPlan(
-        NetworkSettings(architecture=name, units=units, activation=activation, **settings), shape_of(name)
+        NetworkSettings(architecture=name, units=units, activation=activation, **settings),
+        shape_of(name),
     )
 
 

@@ -200,7 +200,7 @@ def test_a_preset_that_is_none_gets_a_sentence(preset: str) -> None:
     ],
 )  # fmt: skip
 def test_values_take_the_type_of_their_setting(value: Any, hint: Any, expected: Any) -> None:
-    found = getattr(of_type(hint)(x=value), "x")
+    found = of_type(hint)(x=value).x
     assert found == expected
     assert type(found) is type(expected)
 

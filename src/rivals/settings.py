@@ -50,7 +50,8 @@ class Settings(BaseModel):
         if hint in (int, float, bool):
             if isinstance(value, str):
                 with contextlib.suppress(yaml.YAMLError):
-                    value = yaml.safe_load(value)
+                    read = yaml.safe_load(value)
+                    value = value if read is None else read
             if isinstance(value, bool) != (hint is bool):
                 raise ValueError("a truth value where a number belongs, or the other way round")
         return value

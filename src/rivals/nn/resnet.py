@@ -25,7 +25,12 @@ class Residual(nn.Module):
     """Two convolutions and a shortcut: relu(shortcut + second(first(x)))."""
 
     def __init__(
-        self, build: LayerBuilder, width: int, stride: int, stream: RivalBlocks | None, project: bool
+        self,
+        build: LayerBuilder,
+        width: int,
+        stride: int,
+        stream: RivalBlocks | None,
+        project: bool,
     ) -> None:
         super().__init__()
         self.first = build.conv(width, 3, stride, 1)
