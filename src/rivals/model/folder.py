@@ -141,7 +141,7 @@ class ModelFolder:
         return Ticket(
             self.method.ticket(facts.name), facts.name, known.classes, known.preprocessing,
             self.description.input_shape, self.winners(task), facts.accuracy,
-        )  # fmt: skip
+        ).cpu()  # fmt: skip
 
     # Writing -----------------------------------------------------------------------------------
 

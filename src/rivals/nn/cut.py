@@ -88,14 +88,18 @@ def run(module: nn.Module, values: Any) -> Tensor:
 
 def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """An ordinary linear layer that owns copies of `weight` (rows, columns) and `bias`."""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    layer = nn.Linear(
+        weight.shape[1], weight.shape[0], bias=bias is not None, device=weight.device
+    )
     return _filled(layer, weight, bias)
 
 
 def conv2d(weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> nn.Conv2d:
     """An ordinary convolution that owns copies of `weight` (rows, columns, k, k) and `bias`."""
     rows, columns, kernel, _ = weight.shape
-    layer = nn.Conv2d(columns, rows, kernel, stride, padding, bias=bias is not None)
+    layer = nn.Conv2d(
+        columns, rows, kernel, stride, padding, bias=bias is not None, device=weight.device
+    )
     return _filled(layer, weight, bias)
 
 

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
-import torch
 from torch import Tensor, nn
 
 Value = TypeVar("Value")
@@ -149,8 +148,3 @@ def module_key(task: str) -> str:
     """A task's name as torch allows it in names of modules: without dots."""
     return quote(task, safe=" ").replace(".", "%2E")
 
-
-def on_device(network: nn.Module) -> torch.device:
-    """Where the tensors of a network are; the CPU if it has none."""
-    tensor = next(network.parameters(), next(network.buffers(), None))
-    return torch.device("cpu") if tensor is None else tensor.device
