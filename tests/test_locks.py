@@ -165,3 +165,9 @@ def test_no_module_imports_what_only_unix_has(module: str) -> None:
                 if isinstance(each, ast.ImportFrom) and each.module == module:
                     found.append(path)
     assert found == []
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        FolderLock(tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []
