@@ -133,7 +133,7 @@ def test_a_small_budget_takes_smaller_batches_then_fewer_pictures() -> None:
     assert [room.pictures for room in rooms] == sorted(room.pictures for room in rooms)
     assert [room.batch for room in rooms] == sorted(room.batch for room in rooms)
     assert rooms[0].pictures < 2000
-    assert rooms[-1] == budget.Room(2000, 32)
+    assert rooms[-1] == budget.MemoryPlan(2000, 32)
     with pytest.raises(RivalsError, match="learning takes at least"):
         budget.room((3, 64, 64), 2000, least + 20)
 

@@ -382,7 +382,7 @@ def test_killed_in_the_middle(
     printed = accepted(*words)
     assert f"{out.stat().st_size:,}" in printed
     assert "100.00 %" in printed
-    assert "Compared on random pictures, for no others are at hand (--images)." in printed
+    assert "Compared on random pictures, as no others are given (--images)." in printed
     assert [path.name for path in tmp_path.iterdir()] == ["ticket.onnx"], "and nothing is left"
     edge.load(out)
 

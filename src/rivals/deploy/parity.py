@@ -38,7 +38,7 @@ def compare(ticket: Ticket, artefact: Artefact, pictures: ComparisonPictures) ->
     wanted = np.concatenate([ticket(some).numpy() for some in torch.split(images, 64)])
     found = softmax(artefact.scores(images.numpy()))
     labels = None if pictures.labels is None else pictures.labels.numpy()
-    return judge(wanted, found, labels, pictures.whence)
+    return judge(wanted, found, labels, pictures.source)
 
 
 def judge(

@@ -129,7 +129,7 @@ def compare_task(
     best = values.max(1).values
     same = best - values.gather(1, chosen)[:, 0] <= ROUNDING * (1 + best.abs())
     difference = float(np.abs(sures.gather(1, chosen)[:, 0].numpy() - sure).max())
-    parity = Parity(len(images), few.whence, difference, float(same.float().mean()))
+    parity = Parity(len(images), few.source, difference, float(same.float().mean()))
     if few.labels is None:
         return parity
     own = few.labels[: len(images)].numpy()
