@@ -20,14 +20,14 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, fx
 
 from rivals.errors import RivalsError
-from rivals.learn.state import State, StatePart
+from rivals.learn.state import State, StatePart, pack_records, unpack_records
 from rivals.learn.training_settings import TrainingSettings
 from rivals.naming.familiarity import few
 from rivals.naming.predictor import Predictor
 from rivals.naming.rules import RULES
-from rivals.naming.task_record import Prediction, TaskRecord, pack, unpack
+from rivals.naming.task_record import Prediction, TaskRecord
 from rivals.nn.network_plan import NetworkPlan
-from rivals.nn.task_state import Column, TaskTable
+from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
@@ -68,7 +68,7 @@ class Method(ABC):
         self.plan, self.settings, self.seed = plan, settings, seed
         self.device = plan.device
         self.tasks = TaskTable()  # all that belongs to tasks; networks keep theirs here, too
-        self.known: Column[TaskRecord] = self.tasks.column("record")
+        self.known: TaskColumn[TaskRecord] = self.tasks.column("record")
         self.position = Position()
         self.flops: dict[str, float] = {}  # of one step of the present task, by its kind
         self.spent = 0.0  # FLOPs of the present task
@@ -269,13 +269,13 @@ class Method(ABC):
 
     def common_part(self) -> StatePart:
         """What every method saves beside its own: tasks, position, account."""
-        part = pack(self.known)
+        part = pack_records(self.known)
         part.facts |= {"position": vars(self.position), "flops": self.flops, "spent": self.spent}
         return part
 
     def load_common(self, part: StatePart) -> None:
         self._predictor = None
-        for name, record in unpack(part).items():
+        for name, record in unpack_records(part).items():
             self.known[name] = record.to(self.device)
         self.position = Position(**part.facts["position"])
         self.flops, self.spent = dict(part.facts["flops"]), part.facts["spent"]
