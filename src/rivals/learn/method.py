@@ -59,7 +59,26 @@ class StepResult:
 
 
 class Method(ABC):
-    """Learns tasks one after the other."""
+    """Learns tasks one after the other.
+
+    A method of your own is a subclass (docs/your-own-method.md), usually of an existing method.
+
+    >>> import rivals
+    >>> from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+    >>> from rivals.seeds import Seed
+    >>> digits, seed = rivals.benchmarks["digits"], Seed(0)
+    >>> stream = digits.build(digits.settings(), seed)
+    >>> network = NetworkSettings(architecture="mlp", widths=(16, 16), units=4)
+    >>> plan = NetworkPlan(network, stream.input_shape)
+    >>> method = rivals.methods["twta"](plan, rivals.methods["twta"].settings_class(epochs=2), seed)
+    >>> task, test = stream[0].task, stream[0].test
+    >>> rivals.Trainer(method).fit(task)
+    'planned'
+    >>> list(method.known)
+    ['0-1']
+    >>> method.predict(test.images[:5], task.name).label.shape
+    torch.Size([5])
+    """
 
     settings: TrainingSettings
     settings_class: type[TrainingSettings] = TrainingSettings
