@@ -119,7 +119,7 @@ def the_method_learns_and_resumes(found: dict[str, Any]) -> None:
     assert len(found["whole"].content["tasks"]) == 5
     finetune = prepare(resolve("digits", method="finetune"), Path("runs/finetune")).go()
     assert anchored["bti"] < finetune.content["summary"]["bti"] - 5
-    assert issubclass(found["methods"]["anchor"], found["Finetune"])
+    assert issubclass(methods["anchor"], found["Finetune"])
     source = blocks(named("your-own-method"), "python")[0][1]
     assert len(source.splitlines()) < 70
 
