@@ -38,7 +38,7 @@ class Plain:
         self.posteriors = [leaf(each.posteriors[self.task]) for each in rivals]
         self.own = [*(p for pair in self.norms for p in pair), *self.head]
         settings = method.settings
-        self.adam = torch.optim.Adam(self.posteriors, lr=settings.posterior_lr)
+        self.adam = torch.optim.Adam(self.posteriors, lr=settings.competition.lr)
         self.sgd = torch.optim.SGD([*self.weights, *self.own], lr=settings.lr)
 
     def gates(self, generator, temperature, live):
@@ -118,12 +118,13 @@ def close(ours, theirs):
 @pytest.mark.parametrize(("contenders", "live"), [(2, 1), (0, 1), (0, 3)])
 def test_sparse_training_is_plain_autograd_with_masks(contenders, live):
     settings = {"epochs": 3, "share": 0.5, "lr": 0.02, "growth.enabled": False}
-    method = make(network=NETWORK, contenders=contenders, live=live, active_end=live, **settings)
+    method = make(network=NETWORK, contenders=contenders, active=live, active_end=live, **settings)
     one, two = (shortened(lesson.task, 200) for lesson in lessons(2))
     method.start(one)
     steps_of(method, one)
     method.finish(one)
-    method.settings = type(method.settings)(**{**vars(method.settings), "prefer_free": 0.0})
+    competition = method.settings.competition.replace(prefer_free=0.0)
+    method.settings = method.settings.replace(competition=competition)
     method.start(two)  # inherits, and meets edges that the first task protects
     plain, gates = Plain(method), None
     assert any(float(free.min()) == 0 for free in plain.free), "some edges are protected"
@@ -134,7 +135,7 @@ def test_sparse_training_is_plain_autograd_with_masks(contenders, live):
             lr = method.settings.lr * (1 - method.position.step / method.position.steps)
             if method.competing:
                 generator = method.seed.child("draw", two.name, method.position.step).torch()
-                drawn = list(plain.gates(generator, method.temperature(), method.live()))
+                drawn = list(plain.gates(generator, method.temperature(), method.active()))
                 theirs = plain.step(batch, drawn, lr)
             else:
                 gates = gates or plain.settle()

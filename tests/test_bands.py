@@ -106,7 +106,7 @@ def test_clouds_are_made_by_their_seed_alone():
     settings = GaussianSettings(tasks=3, train=30, validation=5, test=6)
     first, again = (Gaussians(settings, Seed(4))[2] for _ in range(2))
     other = Gaussians(settings, Seed(5))[2]
-    longer = Gaussians(GaussianSettings(9, train=30, validation=5, test=6), Seed(4))[2]
+    longer = Gaussians(GaussianSettings(tasks=9, train=30, validation=5, test=6), Seed(4))[2]
     for same in (again, longer):
         assert torch.equal(first.task.train.images, same.task.train.images)
         assert torch.equal(first.test.images, same.test.images)

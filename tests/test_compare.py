@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import io
 import json
 import os
@@ -18,6 +19,7 @@ from rich.console import Console
 
 from rivals.cli.compare_screen import CompareScreen
 from rivals.errors import RivalsError
+from rivals.experiment.grid import comparison as comparison_module
 from rivals.experiment.grid.comparison import Comparison, NoDisplay, Outcome, compare, next_run
 from rivals.experiment.grid.engine import Ended, Event, GridJob, Progress
 from rivals.experiment.grid.grid_file import PlannedRun, from_file, from_words
@@ -523,6 +525,12 @@ def test_python_compares_as_the_command_does(
         compare([object()], out=tmp_path)  # type: ignore[list-item]
 
 
+def test_the_example_of_compare_runs() -> None:
+    found = doctest.testmod(comparison_module)
+    assert found.attempted == 4
+    assert found.failed == 0
+
+
 # What a person sees -------------------------------------------------------------------------------
 
 
@@ -613,6 +621,7 @@ def test_a_benchmark_in_the_place_of_a_file_is_explained(refused: Refused) -> No
     assert "There is no grid file digits" in said
     assert "rivals compare --benchmarks digits" in said
     assert "--benchmarks digits,pmnist" in refused("compare", "digits,pmnist")
+    assert "--benchmarks folder:pictures" in refused("compare", "folder:pictures", "--seeds", "0")
 
 
 # On a cluster -------------------------------------------------------------------------------------

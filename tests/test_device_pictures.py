@@ -21,9 +21,9 @@ from PIL import Image
 import rivals
 from rivals.errors import RivalsError
 from rivals.io.pictures import to_pixels
-from rivals.streams import picture_source as pictures
 from rivals.model.folder import Model
 from rivals.seeds import Seed
+from rivals.streams import picture_source as pictures
 from teaching import WORDS, folder, teach
 
 SHAPE = (3, 8, 8)

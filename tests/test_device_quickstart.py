@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from rivals.model.predictor import Predictor
 
 from rivals.cli.main import main
 from rivals.model.folder import Model
-from rivals.model.predictor import Predictor
 from rivals.streams.data.catalogue import dataset
 from rivals.streams.data.find import search
 from teaching import marks

@@ -193,12 +193,10 @@ def test_gates_folded_into_the_norm_are_gates_after_the_norm(way, shape):
         norm = TaskNorm().train()
         norm.begin("a", 6)
         state = norm.state("a")
-        state.rows = [
-            torch.linspace(0.5, 2, 6).double().requires_grad_(),
-            torch.linspace(-1, 1, 6).double().requires_grad_(),
-            torch.zeros(6).double(),
-            torch.ones(6).double(),
-        ]
+        state.double()
+        with torch.no_grad():
+            state.scale.copy_(torch.linspace(0.5, 2, 6))
+            state.shift.copy_(torch.linspace(-1, 1, 6))
         posterior = torch.linspace(-1, 1, 6).double().view(3, 2).requires_grad_()
         sample = torch.softmax(posterior, 1)
         gates = {"relaxed": relaxed, "gated": gated, "sparse": lambda s: sparse(s, 2)}[way](sample)

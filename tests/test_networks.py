@@ -27,7 +27,8 @@ def shape_of(name):
 
 def plan(name, units, activation="relu", **settings):
     return NetworkPlan(
-        NetworkSettings(architecture=name, units=units, activation=unit, **settings), shape_of(name)
+        NetworkSettings(architecture=name, units=units, activation=activation, **settings),
+        shape_of(name),
     )
 
 
@@ -94,15 +95,15 @@ def test_a_ticket_is_plain_and_has_the_shape_of_the_native_twin(name):
 
 
 def test_the_sizes_that_the_papers_name():
-    def weights(name, kind):
-        built = plan(name, 8)
-        return sum(p.numel() for p in getattr(built, kind)(Seed(0)).shared_parameters())
+    def weights(name, width):
+        built = plan(name, 8).dense(Seed(0), width)
+        return sum(p.numel() for p in built.shared_parameters())
 
     alexnet = NetworkPlan(NetworkSettings(architecture="alexnet"), (3, 32, 32))
     assert sum(p.numel() for p in alexnet.dense(Seed(0)).shared_parameters()) == 6_499_328
     assert alexnet.rivals(Seed(0)).weight_count() == 6_499_328
-    assert weights("mlp", "native") == 784 * 100 + 100 * 100
-    assert 95_000 < weights("resnet-small", "native") < 105_000
+    assert weights("mlp", "ticket") == 784 * 100 + 100 * 100
+    assert 95_000 < weights("resnet-small", "ticket") < 105_000
 
 
 @pytest.mark.parametrize("stream", ["cifar100", "tiny-imagenet", "five-datasets"])
@@ -198,7 +199,7 @@ def test_inheriting_copies_the_ancestors_ticket_into_free_edges():
         posterior[torch.arange(rivals.blocks), free] = 9.0  # units that no task uses
     network.open("next", 3, posteriors, TASK)
     network.settle("next")
-    assert torch.equal(second.work.values, old)
+    assert torch.equal(second.training_copy.values, old)
     network.close("next")
     assert torch.equal(network.ticket_slice(second, "next"), old)
     assert torch.equal(network.ticket_slice(second, TASK), old)
@@ -239,7 +240,7 @@ def test_what_a_ticket_holds_has_a_word_in_its_file():
 def test_a_body_built_by_hand_has_no_dense_twin():
     built = own(lambda kind: nn.Sequential(GlobalPool(), TWTALinear(2, 4)))
     learned(built.rivals(Seed(0)))
-    with pytest.raises(RivalsError, match="no dense twin"):
+    with pytest.raises(RivalsError, match="no dense version"):
         built.dense(Seed(0))
 
 

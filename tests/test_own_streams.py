@@ -154,8 +154,8 @@ def test_the_fingerprint_is_of_the_content() -> None:
         ([(np.zeros((0, 8, 8), np.uint8), [])], {}, "0 images and 0 labels"),
         ([(pair()[0], np.zeros(3))], {}, "40 images and 3 labels"),
         ([(pair()[0], np.arange(40) / 2)], {}, "labels are whole numbers or words"),
-        ([(pair()[0] - 0.5, pair()[1])], {}, "leave out normalisation"),
-        ([(np.full((40, 8, 8), np.nan), pair()[1])], {}, "floats from 0 to 1"),
+        ([(pair()[0] - 0.5, pair()[1])], {}, "floats must lie between 0 and 1"),
+        ([(np.full((40, 8, 8), np.nan), pair()[1])], {}, "values from nan to nan"),
         ([pair(40, 2, (5, 8, 8))], {}, "with 1 or 3 channels"),
         ([pair(), pair(shape=(9, 9))], {}, r"Stream.from_datasets with size="),
         ([pair(), pair()], {"names": ["a", "a"]}, "2 different names"),
@@ -343,7 +343,7 @@ def test_folders_that_are_no_stream_get_one_sentence(tmp_path: Path) -> None:
 
 MODULE = """
 import numpy as np
-from dataclasses import dataclass
+from rivals.settings import Settings
 from rivals.streams.stream import Benchmark, Stream
 
 rng = np.random.default_rng(0)
@@ -364,15 +364,14 @@ class Mine(Stream):
     def __len__(self): return 2
     def __getitem__(self, index): return self.inner[index]
 
-@dataclass(frozen=True)
-class Settings:
+class Own(Settings):
     shift: int = 0
 
 instance = made()
-benchmark = Benchmark(Settings, lambda settings, seed: made(settings.shift))
+benchmark = Benchmark(Own, lambda settings, seed: made(settings.shift))
 number = 5
 """
-SMALL = ["epochs=2", "batch=20", "network=mlp", "widths=16-16", "units=2"]
+SMALL = ["epochs=2", "batch_size=20", "architecture=mlp", "widths=16-16", "units=2"]
 
 
 @pytest.fixture
@@ -449,7 +448,7 @@ def test_a_grid_compares_on_streams_of_ones_own(
     accepted("report", "out", "--out", "report")
 
 
-LONG = ["epochs=300", "batch=4", "network=mlp", "widths=16-16", "units=2", "size=8"]
+LONG = ["epochs=300", "batch_size=4", "architecture=mlp", "widths=16-16", "units=2", "size=8"]
 
 
 def test_a_run_over_a_folder_is_killed_and_goes_on_to_the_same_bits(

@@ -47,9 +47,9 @@ def everything(layer):
     return weight.read(torch.arange(weight.rows), torch.arange(weight.columns))
 
 
-@pytest.mark.parametrize("weights", ["generated", "held"])
+@pytest.mark.parametrize("weights", ["generated", "stored"])
 def test_edges_that_nobody_claimed_are_untrained_after_a_task(weights):
-    method = make(epochs=1, network={**TINY, "weights": weights})
+    method = make(epochs=1, network={**TINY, "storage": weights})
     teach(method, lessons(1)[0].task)
     for layer in method.network.layers():
         rows, columns = torch.arange(layer.weight.rows), torch.arange(layer.weight.columns)
@@ -58,9 +58,9 @@ def test_edges_that_nobody_claimed_are_untrained_after_a_task(weights):
         assert not torch.equal(everything(layer)[~free], untrained[~free])
 
 
-@pytest.mark.parametrize("weights", ["generated", "held"])
+@pytest.mark.parametrize("weights", ["generated", "stored"])
 def test_dropping_every_task_leaves_the_network_as_it_was_made(weights):
-    method = make(epochs=1, network={**TINY, "weights": weights})
+    method = make(epochs=1, network={**TINY, "storage": weights})
     fresh = [everything(layer) for layer in method.network.layers()]
     for lesson in lessons(4):
         teach(method, lesson.task)
@@ -74,8 +74,8 @@ def test_dropping_every_task_leaves_the_network_as_it_was_made(weights):
 
 def test_generated_and_held_weights_learn_the_same_bits():
     tickets = []
-    for weights in ("generated", "held"):
-        method = make(epochs=1, network={**TINY, "units": 2, "weights": weights})
+    for weights in ("generated", "stored"):
+        method = make(epochs=1, network={**TINY, "units": 2, "storage": weights})
         for lesson in lessons(4, "digits-permuted"):
             teach(method, shortened(lesson.task, 120))
         tickets.append([ticket_bits(method, task) for task in method.known])
@@ -88,8 +88,8 @@ def test_contenders_bound_what_a_task_works_on(contenders):
     lesson = lessons(1)[0]
     method.start(lesson.task)
     first, second = method.network.layers()
-    assert first.work.values.shape == (4 * contenders, 64, 1)
-    assert second.work.values.shape == (4 * contenders, 4 * contenders, 1)
+    assert first.training_copy.values.shape == (4 * contenders, 64, 1)
+    assert second.training_copy.values.shape == (4 * contenders, 4 * contenders, 1)
     favourites = [r.contenders[lesson.task.name] for r in method.network.rivals()]
     steps_of(method, lesson.task)
     method.end_task(lesson.task)
@@ -146,7 +146,7 @@ def test_growth_is_automatic_and_leaves_room():
 
 def test_growth_ends_even_where_it_cannot_please():
     network = {**TINY, "units": 1}
-    method = make(network=network, epochs=1, prefer_free=0.0, grow_below=1.0)
+    method = make(network=network, epochs=1, prefer_free=0.0, below=1.0)
     for lesson in lessons(2, "digits-permuted"):
         teach(method, shortened(lesson.task, 60))
     assert 1 < method.network.rivals()[0].units <= 9
@@ -157,7 +157,7 @@ def test_a_full_network_that_may_not_grow_says_so_and_keeps_its_tasks():
     one, two = lessons(2)
     teach(method, one.task)
     before = ticket_bits(method, one.task.name)
-    with pytest.raises(RivalsError, match=r"network is full.*grow=auto"):
+    with pytest.raises(RivalsError, match=r"network is full.*growth.enabled=true"):
         method.start(two.task)
     assert same_bits(before, ticket_bits(method, one.task.name))
     assert list(method.known) == [one.task.name]
@@ -188,7 +188,7 @@ def test_one_draw_per_example():
 
 def density(**changes):
     method = make(
-        share=1.0, epochs=1, contenders=0, live=2, active_end=2, protect="none", **changes
+        share=1.0, epochs=1, contenders=0, active=2, active_end=2, protect="none", **changes
     )
     lesson = lessons(1)[0]
     return teach(method, lesson.task).task_facts(lesson.task.name)["gradient_density"]
@@ -261,7 +261,7 @@ def test_the_paper_preset_runs():
     literal = {"activation": "linear", "norm": "none", "init": "glorot"}
     method = make(
         network={**TINY, **literal}, share=1.0, gating="relaxed", init_std=0.0, momentum=0.0, lr=0.1,
-        posterior_optimiser="sgd", prefer_free=0.0, protect="none", inherit="none", enabled=False,
+        optimizer="sgd", prefer_free=0.0, protect="none", inherit="none", enabled=False,
     )  # fmt: skip
     for lesson in lessons(2):
         teach(method, lesson.task)
@@ -271,13 +271,13 @@ def test_the_paper_preset_runs():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"share": 1.5}, "compete is 1.5, but is a share"),
-        ({"gating": "loud"}, "way is 'loud'; use relaxed, gated, sparse or trial"),
-        ({"active": 1, "active_end": 2}, "live goes from 1 to 2"),
-        ({"temperature": 0.0}, "temperature is 0.0, but must be positive"),
-        ({"spread": -1.0}, "spread is -1.0"),
-        ({"per_example": True}, "per_example needs gating=relaxed"),
-        ({"gating": "trial"}, "gating=trial needs steps"),
+        ({"share": 1.5}, "competition.share is 1.5, but must be at most 1"),
+        ({"gating": "loud"}, "competition.gating is 'loud'; use relaxed, gated or sparse"),
+        ({"active": 1, "active_end": 2}, "competition.active goes from 1 to 2"),
+        ({"temperature": 0.0}, "competition.temperature is 0.0, but must be more than 0"),
+        ({"init_std": -1.0}, "competition.init_std is -1.0, but must be at least 0"),
+        ({"per_example": True}, "competition.per_example needs gating=relaxed"),
+        ({"competition": 3}, "competition must hold settings by name, but is '3'"),
         ({"epochs": 0}, "epochs is 0, but must be at least 1"),
         ({"lr": float("nan")}, "lr is nan"),
         ({"momentum": 1.0}, "momentum is 1.0"),
@@ -286,7 +286,7 @@ def test_the_paper_preset_runs():
 )
 def test_settings_out_of_range(changes, words):
     with pytest.raises(RivalsError, match=words):
-        TWTASettings(**changes)
+        TWTASettings(**changes) if "competition" in changes else TWTASettings.from_paths(changes)
 
 
 def first_layer_free(name):

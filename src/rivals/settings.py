@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
@@ -36,7 +36,9 @@ class Settings(BaseModel):
     rivals.errors.RivalsError: strength is -1, but must be at least 0.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
+    )
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -53,14 +55,16 @@ class Settings(BaseModel):
             return _items(value)
         if isinstance(hint, type) and issubclass(hint, Settings) and isinstance(value, Mapping):
             default = cls.model_fields[info.field_name].default
-            return {**dict(default), **value}  # what is not said stays as this model has it
+            return _nested(info.field_name, hint, {**dict(default), **value})
         if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
-        if isinstance(value, bool) and hint in (int, float):
-            raise ValueError("a truth value is no number")
-        if isinstance(value, str) and hint is not str and get_origin(hint) is None:
-            with contextlib.suppress(yaml.YAMLError):
-                value = yaml.safe_load(value)
+        if hint in (int, float, bool):
+            if isinstance(value, str):
+                with contextlib.suppress(yaml.YAMLError):
+                    read = yaml.safe_load(value)
+                    value = value if read is None else read
+            if isinstance(value, bool) != (hint is bool):
+                raise ValueError("a truth value where a number belongs, or the other way round")
         return value
 
     def model_post_init(self, context: Any) -> None:
@@ -81,6 +85,16 @@ class Settings(BaseModel):
     def replace(self: Own, **changes: Any) -> Own:
         """A copy with other values, checked as new ones are."""
         return type(self)(**{**dict(self), **changes})
+
+
+def _nested(name: str, model: type[Settings], values: dict[str, Any]) -> Settings:
+    """The settings below `name`; what is wrong with one is told with its full path."""
+    try:
+        return model(**values)
+    except RivalsError as error:
+        first = str(error).partition(" ")[0]
+        path = f"{name}." if first.partition(".")[0] in model.model_fields else ""
+        raise RivalsError(f"{path}{error}") from error
 
 
 def leaves(model: type[Settings], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -156,6 +170,7 @@ def _sentence(model: type[Settings], error: ValidationError) -> RivalsError:
         return RivalsError(f"{name} is {given}, but {limits[kind].format(**context)}.")
     hint = _annotation(model, place)
     hint = get_args(hint)[0] if get_origin(hint) is tuple else hint
+    hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false"}
     if isinstance(given, Mapping) or hint not in (*names, str):
         return RivalsError(f"{name} must hold settings by name, but is '{given}'.")

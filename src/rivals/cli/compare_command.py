@@ -127,9 +127,9 @@ def _planned(grid: Path | None, options: dict[str, Any]) -> list[PlannedRun]:
 
     given = [name for name, value in options.items() if value is not None]
     if grid is not None:
+        _check_file(grid)
         if given:
             raise RivalsError(f"{grid} says what to run; leave out --{given[0]}, or the file.")
-        _check_file(grid)
         return from_file(grid)
     if options["benchmarks"] is None:
         raise RivalsError("Nothing is named to run; give --benchmarks and --methods, or a file.")

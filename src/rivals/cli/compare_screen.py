@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 if TYPE_CHECKING:
     from rivals.experiment.grid.comparison import Outcome
@@ -94,7 +94,9 @@ class CompareScreen:
 
     def report(self, outcomes: list[Outcome], wall: float, busy: float, workers: int) -> None:
         """A row for each run; for a failed one the command that runs it alone."""
-        table = Table("run", "", title=f"accuracy with the task known, {self.images}")
+        table = Table(
+            Column("run", overflow="fold"), "", title=f"accuracy with the task known, {self.images}"
+        )
         for head in ("accuracy %", "training s"):
             table.add_column(head, justify="right")
         for outcome in outcomes:
@@ -130,7 +132,7 @@ class CompareScreen:
         for place in dict.fromkeys((row.benchmark, row.on) for row in rows):
             own = [row for row in rows if (row.benchmark, row.on) == place]
             title = f"{place[0]}, {place[1]} images; differences to {own[0].label}, seed by seed"
-            table = Table("variant", title=title)
+            table = Table(Column("variant", overflow="fold"), title=title)
             for head in ("seeds", "accuracy %", "difference", "kB", "training s"):
                 table.add_column(head, justify="right")
             for row in own:
@@ -153,7 +155,9 @@ class CompareScreen:
         """Expected and measured values, where a grid has some."""
         if not verdicts:
             return
-        table = Table("run", "measure", "expected", title="expected")
+        table = Table(
+            Column("run", overflow="fold"), "measure", "expected", title="expected values"
+        )
         for head in ("measured", ""):
             table.add_column(head, justify="right")
         for each in verdicts:

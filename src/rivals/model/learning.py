@@ -31,9 +31,9 @@ from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTA
 from rivals.model import budgets, defaults
 from rivals.model.data_source import PictureData, default_name, open_source
+from rivals.model.events import EventCallback, Listener
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.manifest import Description, TaskFacts, exists
-from rivals.model.progress import EventCallback, Listener
 from rivals.naming import familiarity, gaussian
 from rivals.naming.familiarity import few
 from rivals.naming.task_record import TaskRecord

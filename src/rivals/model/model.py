@@ -18,10 +18,10 @@ from rivals.io.pictures import Picture, to_pixels
 from rivals.learn.callbacks import Callback
 from rivals.model import folder, learning, manifest, testing
 from rivals.model.data_source import PictureData, open_source
+from rivals.model.events import Listener
 from rivals.model.folder import Dropped, ModelFolder
 from rivals.model.learning import Learned
 from rivals.model.manifest import TaskFacts
-from rivals.model.progress import Listener
 from rivals.naming.familiarity import check_share
 from rivals.naming.predictor import Predictor
 from rivals.streams import picture_source

@@ -16,24 +16,24 @@ TABLE = {32: (32, 32, 32, 128, 128)}
 
 
 @networks.register("alexnet")
-def alexnet(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+def alexnet(build: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
     first, second, third, fourth, fifth = widths or (64, 128, 256, 2048, 2048)
     return nn.Sequential(
-        kind.conv(first, 4, activate=False),
+        build.conv(first, 4, activate=False),
         MaxPool(2),
-        Activation(kind.activation),
-        kind.conv(second, 3, activate=False),
+        Activation(build.activation),
+        build.conv(second, 3, activate=False),
         MaxPool(2),
-        Activation(kind.activation),
-        kind.conv(third, 2, activate=False),
+        Activation(build.activation),
+        build.conv(third, 2, activate=False),
         MaxPool(2),
-        Activation(kind.activation),
+        Activation(build.activation),
         Flatten(),
-        kind.linear(fourth),
-        kind.linear(fifth),
+        build.linear(fourth),
+        build.linear(fifth),
     )
 
 
 @networks.register("alexnet-table")
-def alexnet_table(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
-    return alexnet(kind, widths or TABLE.get(kind.units, (16, 16, 32, 128, 128)))
+def alexnet_table(build: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+    return alexnet(build, widths or TABLE.get(build.units, (16, 16, 32, 128, 128)))

@@ -1,7 +1,7 @@
 """One definition of a network, three kinds of it: of rival units, dense, or of the ticket's shape.
 
-A network is a function from a kind to a body: it asks the kind for layers of a full width and never
-needs to know which kind it is.
+A network is a function from a builder to a body: it asks the builder for layers of a full width,
+`build.conv(64, 3)`, and never needs to know which layers it gets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LayerBuilder(Protocol):
     """Makes the layers of a network. `stream` is what a residual stage writes to."""
 
     activation: str
-    units: int  # rivals in a block, which the widths are chosen for; dense twins know it too
+    units: int  # rivals in a block, which the widths are chosen for
 
     def conv(
         self, width: int, kernel: int, stride: int = 1, padding: int = 0, *,
@@ -80,7 +80,7 @@ class RivalBuilder:
 
 
 class DenseBuilder:
-    """Ordinary layers: the twin of the same width, or (`native`) of the shape of a ticket."""
+    """Ordinary layers, of the full width (`dense`) or as narrow as a `ticket`."""
 
     def __init__(
         self, units: int, width: str = "dense", activation: str = "relu", norm: str = "batch"

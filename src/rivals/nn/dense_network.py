@@ -30,7 +30,7 @@ class DenseNetwork(Network):
         if any(not isinstance(layer, DenseLayer) for layer in self.layers()):
             raise RivalsError(
                 "This network is built of rival layers by hand, so it has no dense version; "
-                "ask the kind for its layers (kind.conv, kind.linear) instead."
+                "take its layers from the builder (build.conv, build.linear) instead."
             )
 
     def add(self, task: str, classes: int, ancestor: str | None = None) -> None:

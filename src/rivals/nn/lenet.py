@@ -15,15 +15,15 @@ WIDTHS = {32: (32, 64, 416)}
 
 
 @networks.register("lenet")
-def lenet(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
-    first, second, dense = widths or WIDTHS.get(kind.units, (16, 48, 400))
+def lenet(build: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+    first, second, dense = widths or WIDTHS.get(build.units, (16, 48, 400))
     return nn.Sequential(
-        kind.conv(first, 5, padding=2, activate=False),
+        build.conv(first, 5, padding=2, activate=False),
         MaxPool(2),
-        Activation(kind.activation),
-        kind.conv(second, 5, padding=2, activate=False),
+        Activation(build.activation),
+        build.conv(second, 5, padding=2, activate=False),
         MaxPool(2),
-        Activation(kind.activation),
+        Activation(build.activation),
         Flatten(),
-        kind.linear(dense),
+        build.linear(dense),
     )

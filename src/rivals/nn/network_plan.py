@@ -76,12 +76,12 @@ class NetworkPlan:
         builder = DenseBuilder(s.units, width, s.activation, s.norm)
         return DenseNetwork(self.body(builder), self.input_shape, seed, tasks).to(self.device)
 
-    def body(self, kind: LayerBuilder) -> nn.Module:
+    def body(self, build: LayerBuilder) -> nn.Module:
         name, widths = self.settings.architecture, self.settings.widths
         if not widths:
-            return networks[name](kind)
+            return networks[name](build)
         try:
-            return networks[name](kind, widths)
+            return networks[name](build, widths)
         except (ValueError, TypeError) as error:
             raise RivalsError(
                 f"The network '{name}' does not take the widths {widths} ({error})."

@@ -25,15 +25,20 @@ class Residual(nn.Module):
     """Two convolutions and a shortcut: relu(shortcut + second(first(x)))."""
 
     def __init__(
-        self, kind: LayerBuilder, width: int, stride: int, stream: RivalBlocks | None, project: bool
+        self,
+        build: LayerBuilder,
+        width: int,
+        stride: int,
+        stream: RivalBlocks | None,
+        project: bool,
     ) -> None:
         super().__init__()
-        self.first = kind.conv(width, 3, stride, 1)
-        self.second = kind.conv(width, 3, 1, 1, stream=stream, activate=False)
+        self.first = build.conv(width, 3, stride, 1)
+        self.second = build.conv(width, 3, 1, 1, stream=stream, activate=False)
         self.shortcut = (
-            kind.conv(width, 1, stride, stream=stream, activate=False) if project else None
+            build.conv(width, 1, stride, stream=stream, activate=False) if project else None
         )
-        self.activation = Activation(kind.activation)
+        self.activation = Activation(build.activation)
 
     def forward(self, flow: Activations) -> Activations:
         kept = flow if self.shortcut is None else self.shortcut(flow)
@@ -41,35 +46,35 @@ class Residual(nn.Module):
         return out
 
 
-def residual(kind: LayerBuilder, widths: tuple[int, ...], dense: int = 0) -> nn.Module:
+def residual(build: LayerBuilder, widths: tuple[int, ...], dense: int = 0) -> nn.Module:
     """A stem, a stage of two residual blocks per width, the mean over positions, a dense layer."""
-    stream = kind.stream(widths[0])
-    parts: list[nn.Module] = [kind.conv(widths[0], 3, 1, 1, stream=stream)]
+    stream = build.stream(widths[0])
+    parts: list[nn.Module] = [build.conv(widths[0], 3, 1, 1, stream=stream)]
     for stage, width in enumerate(widths):
         if stage:
-            stream = kind.stream(width)
+            stream = build.stream(width)
         stride = 1 if stage == 0 else 2
         parts += [
-            Residual(kind, width, stride, stream, project=stage > 0),
-            Residual(kind, width, 1, stream, project=False),
+            Residual(build, width, stride, stream, project=stage > 0),
+            Residual(build, width, 1, stream, project=False),
         ]
     parts.append(GlobalPool())
     if dense:
-        parts.append(kind.linear(dense))
+        parts.append(build.linear(dense))
     return nn.Sequential(*parts)
 
 
 @networks.register("resnet18")
-def resnet18(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+def resnet18(build: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
     *stages, dense = widths or (64, 128, 256, 512, 512)
-    return residual(kind, tuple(stages), dense)
+    return residual(build, tuple(stages), dense)
 
 
 @networks.register("resnet18-table")
-def resnet18_table(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
-    return resnet18(kind, widths or TABLE.get(kind.units, (16, 16, 32, 32, 32)))
+def resnet18_table(build: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+    return resnet18(build, widths or TABLE.get(build.units, (16, 16, 32, 32, 32)))
 
 
 @networks.register("resnet-small")
-def resnet_small(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
-    return residual(kind, widths or (48, 96, 192, 384))
+def resnet_small(build: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+    return residual(build, widths or (48, 96, 192, 384))

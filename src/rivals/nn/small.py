@@ -10,13 +10,13 @@ from rivals.nn.network_plan import networks
 
 
 @networks.register("mlp")
-def mlp(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+def mlp(build: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
     """Two dense layers of 800, so that 8 units give the 100-100 of the PMNIST papers."""
-    return nn.Sequential(Flatten(), *(kind.linear(width) for width in widths or (800, 800)))
+    return nn.Sequential(Flatten(), *(build.linear(width) for width in widths or (800, 800)))
 
 
 @networks.register("conv-small")
-def conv_small(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
+def conv_small(build: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
     """A 3×3 convolution for each width, 64-128-256, halving the picture, and the mean at the end.
 
     Of tickets with 0.1 M weights at most, those of 128-256-512-832 and 160-256-384-512-704 are the
@@ -26,8 +26,8 @@ def conv_small(kind: LayerBuilder, widths: tuple[int, ...] = ()) -> nn.Module:
     parts: list[nn.Module] = []
     for width in halving:
         parts += [
-            kind.conv(width, 3, padding=1, activate=False),
+            build.conv(width, 3, padding=1, activate=False),
             MaxPool(2),
-            Activation(kind.activation),
+            Activation(build.activation),
         ]
-    return nn.Sequential(*parts, kind.conv(last, 3, padding=1), GlobalPool())
+    return nn.Sequential(*parts, build.conv(last, 3, padding=1), GlobalPool())

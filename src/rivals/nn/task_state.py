@@ -103,9 +103,9 @@ class TaskTable(nn.Module):
             del self._modules[self.keys_by_name.pop(task)]
             self.version += 1
 
-    def column(self, entry: str) -> TaskColumn[Any]:
+    def column(self, entry: str) -> Column[Any]:
         """One entry of every task that has it, as a dictionary by task."""
-        return TaskColumn(self, entry)
+        return Column(self, entry)
 
     def train(self, mode: bool = True) -> TaskTable:
         """States behave the same in both modes, so there is nothing to walk through."""
@@ -113,7 +113,7 @@ class TaskTable(nn.Module):
         return self
 
 
-class TaskColumn(MutableMapping[str, Value], Generic[Value]):
+class Column(MutableMapping[str, Value], Generic[Value]):
     """One entry of all task states: `norms["screws"]`. Setting it adds the task if it is new."""
 
     def __init__(self, table: TaskTable, entry: str) -> None:

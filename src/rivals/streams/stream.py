@@ -15,6 +15,7 @@ from torch import Tensor
 from rivals.errors import RivalsError
 from rivals.registry import Registry
 from rivals.seeds import Seed
+from rivals.settings import Settings
 from rivals.streams.task import Examples, Preprocessing, Task
 
 if TYPE_CHECKING:
@@ -188,14 +189,14 @@ class Stream(ABC):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How a stream is made: its settings class and the function that builds it."""
+    """How a stream is made: its settings class, a subclass of `rivals.Settings`, and the function
+    that builds it from settings and a seed."""
 
-    settings: type[Any]
+    settings: type[Settings]
     build: Callable[[Any, Seed], Stream]
 
 
-@dataclass(frozen=True)
-class NoSettings:
+class NoSettings(Settings):
     """The settings of a stream that has none."""
 
 

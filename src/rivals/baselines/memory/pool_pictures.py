@@ -15,7 +15,7 @@ from torch.nn.functional import interpolate
 
 from rivals.errors import RivalsError
 from rivals.io.pictures import Shape, to_pixels
-from rivals.streams.data.progress_bar import bar
+from rivals.streams.data.progress import bar
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as pillow turns colour into grey
 

@@ -26,7 +26,7 @@ from rivals.errors import RivalsError
 from rivals.io.files import flush_folder
 from rivals.streams.data.decoded import Decoded
 from rivals.streams.data.find import cache_folder
-from rivals.streams.data.progress_bar import bar
+from rivals.streams.data.progress import bar
 
 FORMAT = 1  # increase it when a reader's pixels or order change
 

@@ -16,7 +16,7 @@ from rivals.errors import RivalsError
 from rivals.streams.data.catalogue import DataSet, DownloadSource
 from rivals.streams.data.checksums import file_md5
 from rivals.streams.data.find import roots
-from rivals.streams.data.progress_bar import bar
+from rivals.streams.data.progress import bar
 
 BLOCK = 2**16
 TIMEOUT = 30.0  # seconds without data
