@@ -39,12 +39,6 @@ RUN_FIRST = {  # pages whose commands are carried out before their Python, and w
     "deploy-c": ("emx_onnx_cgen", "onnxscript"),
 }
 
-# What the pages describe and the package does not have yet. These lists must become empty.
-NOT_YET_PYTHON = {"python", "your-own-data"}  # pages; their Python is only compiled
-NOT_YET_COMMANDS = ("test ", "run folder:", "run my_streams:")
-NOT_YET_SETTINGS = ("competition.", "growth.", "episodes.", "activation", "architecture")
-NOT_YET_SHAPED = {"benchmarks", "compare", "report", "research", "results"}  # still being shortened
-
 
 def blocks(page: Path, language: str) -> list[tuple[int, str]]:
     """The fenced blocks of one language, each with the number of its first line."""
@@ -81,8 +75,7 @@ def execute(page: Path) -> dict[str, Any]:
     sys.modules[module.__name__] = module  # dataclasses look their module up
     for line, source in blocks(page, "python"):
         code = compile("\n" * line + source, str(page), "exec", dont_inherit=True)
-        if page.stem not in NOT_YET_PYTHON:
-            exec(code, module.__dict__)
+        exec(code, module.__dict__)
     return module.__dict__
 
 
@@ -126,7 +119,7 @@ def the_method_learns_and_resumes(found: dict[str, Any]) -> None:
     assert len(found["whole"].content["tasks"]) == 5
     finetune = prepare(resolve("digits", method="finetune"), Path("runs/finetune")).go()
     assert anchored["bti"] < finetune.content["summary"]["bti"] - 5
-    assert issubclass(found["methods"]["anchor"], found["Finetune"])
+    assert issubclass(methods["anchor"], found["Finetune"])
     source = blocks(named("your-own-method"), "python")[0][1]
     assert len(source.splitlines()) < 70
 
@@ -210,7 +203,8 @@ def test_python_of_a_page_runs(page: Path, request: pytest.FixtureRequest) -> No
 
 
 def test_pages_with_python_are_there() -> None:
-    for name in (*CHECKS, *NOT_YET_PYTHON, "how-it-works", "competition", "memory"):
+    others = ("how-it-works", "competition", "memory", "python", "your-own-data")
+    for name in (*CHECKS, *others):
         assert blocks(named(name), "python"), name
 
 
@@ -235,7 +229,6 @@ ALL_COMMANDS = [
     pytest.param(page, words, id=f"{page.stem}: {' '.join(words)}")
     for page in DOCUMENTS
     for words in commands(page)
-    if not " ".join(words).startswith(NOT_YET_COMMANDS)
 ]
 
 
@@ -349,8 +342,6 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_are_short(page: Path) -> None:
     """About 120 lines at most; tables of six columns and ten rows at most, without the header."""
-    if page.stem in NOT_YET_SHAPED:
-        return
     text = page.read_text()
     assert len(text.splitlines()) <= 145
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
@@ -384,8 +375,7 @@ def test_settings_named_in_the_paper_exist() -> None:
     assert accepted("lr", "0.1")
     assert not accepted("lr", "fast")
     for key, value in pairs:
-        if not key.startswith(NOT_YET_SETTINGS):
-            assert accepted(key, value or "64,64"), f"docs/paper.md: --set {key}={value}"
+        assert accepted(key, value or "64,64"), f"docs/paper.md: --set {key}={value}"
 
 
 def accepted(key: str, value: str) -> bool:

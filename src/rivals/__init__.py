@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from rivals.nn.rival_network import RivalNetwork
     from rivals.nn.twta_layers import TWTAConv2d, TWTALinear
     from rivals.settings import Settings
-    from rivals.streams.stream import Stream, streams
+    from rivals.streams.stream import Stream
+    from rivals.streams.stream import streams as benchmarks
     from rivals.streams.task import Task
     from rivals.tickets.ticket import Ticket
 
@@ -53,11 +54,11 @@ _MODULES = {
     "TestReport": "rivals.model.testing",
     "Ticket": "rivals.tickets.ticket",
     "Trainer": "rivals.learn.trainer",
+    "benchmarks": "rivals.streams.stream:streams",  # rivals.streams is the package
     "compare": "rivals.experiment.grid.comparison",
     "methods": "rivals.learn.method",
     "networks": "rivals.nn.network_plan",
     "run": "rivals.experiment.api",
-    "streams": "rivals.streams.stream",
 }
 __all__ = [
     "Answer",
@@ -78,17 +79,18 @@ __all__ = [
     "TestReport",
     "Ticket",
     "Trainer",
+    "benchmarks",
     "compare",
     "methods",
     "networks",
     "run",
-    "streams",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
+        module, _, attribute = _MODULES[name].partition(":")
+        return getattr(importlib.import_module(module), attribute or name)
     raise AttributeError(f"module 'rivals' has no attribute '{name}'")
 
 

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Choice:
-    """A class that a picture may belong to."""
+    """A class that a picture may belong to.
+
+    >>> import rivals
+    >>> choice = rivals.Choice("cat", task="animals", confidence=0.9)
+    >>> choice.label
+    'cat'
+    """
 
     label: str
     task: str
@@ -18,6 +24,7 @@ class Choice:
 class Answer:
     """The class of a picture, its task, and how confident the ticket is.
 
+    >>> from rivals import Answer, Choice
     >>> answer = Answer((Choice("cat", "animals", 0.9), Choice("dog", "animals", 0.1)))
     >>> answer.label, answer.confidence
     ('cat', 0.9)

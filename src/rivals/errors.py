@@ -7,11 +7,29 @@ from collections.abc import Iterable
 
 
 class RivalsError(Exception):
-    """The user's mistake or the machine's limit, in one sentence; the command line exits with 2."""
+    """The user's mistake or the machine's limit, in one sentence; the command line exits with 2.
+
+    >>> import rivals
+    >>> try:
+    ...     rivals.methods["twtta"]
+    ... except rivals.RivalsError as error:
+    ...     print(error)
+    There is no method named 'twtta'; did you mean twta?
+    """
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """Learning was asked to stop. A run is saved; a model is as it was."""
+    """Learning was asked to stop. A run is saved; a model is as it was.
+
+    >>> import rivals
+    >>> settings = {"tasks": 1, "epochs": 1, "architecture": "mlp", "widths": (16, 16)}
+    >>> try:
+    ...     rivals.run("digits", settings=settings, out="runs/a", asked_to_stop=lambda: True)
+    ... except rivals.Interrupted:
+    ...     results = rivals.run("digits", settings=settings, out="runs/a", resume=True)
+    >>> len(results.matrix)
+    1
+    """
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> RivalsError:

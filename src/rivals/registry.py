@@ -18,6 +18,14 @@ class Registry(Generic[Entry]):
 
     `modules` says in which module a name is registered; that module is imported when the name is
     asked for. `methods["my_module:MyMethod"]` finds an entry that is not registered.
+
+    >>> import rivals
+    >>> rivals.methods["twta"].__name__
+    'TWTA'
+    >>> "er" in rivals.methods, "lenet" in rivals.networks
+    (True, True)
+    >>> list(rivals.networks)[:3]
+    ['alexnet', 'alexnet-table', 'conv-small']
     """
 
     def __init__(self, kind: str, modules: Mapping[str, str] | None = None) -> None:

@@ -23,7 +23,18 @@ Own = TypeVar("Own", bound="Settings")
 
 
 class Settings(BaseModel):
-    """Settings of one subject; immutable, no unknown names, words of a command line accepted."""
+    """Settings of one subject; immutable, no unknown names, words of a command line accepted.
+
+    >>> import rivals
+    >>> from pydantic import Field
+    >>> class AnchorSettings(rivals.Settings):
+    ...     strength: float = Field(1.0, ge=0, description="of the penalty")
+    >>> AnchorSettings(strength="0.5").strength
+    0.5
+    >>> AnchorSettings(strength=-1)
+    Traceback (most recent call last):
+    rivals.errors.RivalsError: strength is -1, but must be at least 0.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
@@ -130,9 +141,9 @@ def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _items(value: Any) -> Any:
-    """`16-48-400`, `16,48,400`, `[16, 48, 400]` or one number as a list."""
+    """`16-48-400`, `16,48,400`, `[16, 48, 400]`, `(16, 48, 400)` or one number as a list."""
     if isinstance(value, str):
-        inside = value.strip().removeprefix("[").removesuffix("]").strip()
+        inside = value.strip().strip("[]()").strip()
         return re.split(r"\s*,\s*|(?<=\d)-", inside) if inside else []
     return value if isinstance(value, list | tuple) else [value]
 

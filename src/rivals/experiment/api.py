@@ -18,7 +18,16 @@ from rivals.streams.stream import Stream
 
 @dataclass(frozen=True)
 class RunResults:
-    """What a run found. `content` is all of it, as results.json holds it."""
+    """What a run found. `content` is all of it, as results.json holds it.
+
+    >>> import rivals
+    >>> settings = {"tasks": 2, "epochs": 3, "architecture": "mlp", "widths": (32, 32), "units": 2}
+    >>> results = rivals.run("digits", settings=settings, out="runs/small")
+    >>> results.accuracy > 50, results.forgetting
+    (True, 0.0)
+    >>> results.folder.name, results.content["summary"]["bti"]
+    ('small', 0.0)
+    """
 
     folder: Path
     content: Mapping[str, Any]
@@ -64,7 +73,7 @@ def run(
     """Learn the tasks of a stream one after the other; measure every task again after each.
 
     Args:
-        benchmark: A name (`rivals.streams` lists them), `folder:PATH`, `module:name`, or a
+        benchmark: A name (`rivals.benchmarks` lists them), `folder:PATH`, `module:name`, or a
             `rivals.Stream`.
         method: A name (`rivals.methods` lists them), or `module:name`.
         preset: The recipe of the benchmark.

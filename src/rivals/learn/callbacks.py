@@ -28,7 +28,19 @@ TRUSTED_STEPS = 5  # before their mean time is trusted
 
 
 class Callback:
-    """What a trainer calls. Override what you need."""
+    """What a trainer calls. Override what you need.
+
+    >>> import numpy as np, rivals
+    >>> class Losses(rivals.Callback):
+    ...     values = []
+    ...     def on_step(self, trainer, result):
+    ...         self.values.append(result.loss)
+    >>> images = np.random.default_rng(0).integers(0, 256, (40, 16, 16), dtype=np.uint8)
+    >>> data, losses = (images, ["a", "b"] * 20), Losses()
+    >>> learned = rivals.Model("noise").learn(data, "noise", epochs=2, callbacks=[losses])
+    >>> len(losses.values) > 1
+    True
+    """
 
     def on_task_begin(self, trainer: Trainer) -> None:
         """The task is open, no step was made."""
@@ -115,6 +127,26 @@ class EarlyStopping(Callback):
     far remain, in which the learning rate falls to 0. When training ends, the weights of the best
     check are restored if they were better than the last ones. With fewer than `trusted` validation
     images training is not cut short, since their accuracy says too little.
+
+    Args:
+        every: Given the planned number of steps, how many steps lie between two checks.
+        patience: Checks without a better accuracy before training ends.
+        cooling: Share of the steps so far that still follow.
+        trusted: Validation images that are needed to cut training short.
+        told: Called with every check, a dictionary.
+
+    >>> import rivals
+    >>> from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+    >>> from rivals.seeds import Seed
+    >>> digits, seed = rivals.benchmarks["digits"], Seed(0)
+    >>> stream = digits.build(digits.settings(), seed)
+    >>> network = NetworkSettings(architecture="mlp", widths=(16, 16), units=4)
+    >>> plan = NetworkPlan(network, stream.input_shape)
+    >>> method = rivals.methods["twta"](plan, rivals.methods["twta"].settings_class(epochs=9), seed)
+    >>> stopping = rivals.EarlyStopping(every=lambda steps: 5, patience=2)
+    >>> reason = rivals.Trainer(method, [stopping]).fit(stream[0].task)
+    >>> reason in ("planned", "no-longer-better"), stopping.best > 50
+    (True, True)
     """
 
     def __init__(

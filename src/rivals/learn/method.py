@@ -20,12 +20,12 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, fx
 
 from rivals.errors import RivalsError
-from rivals.learn.state import State, StatePart
+from rivals.learn.state import State, StatePart, pack_records, unpack_records
 from rivals.learn.training_settings import TrainingSettings
 from rivals.naming.familiarity import few
 from rivals.naming.predictor import Predictor
 from rivals.naming.rules import RULES
-from rivals.naming.task_record import Prediction, TaskRecord, pack, unpack
+from rivals.naming.task_record import Prediction, TaskRecord
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.task_state import Column, TaskTable
 from rivals.registry import Registry
@@ -59,7 +59,26 @@ class StepResult:
 
 
 class Method(ABC):
-    """Learns tasks one after the other."""
+    """Learns tasks one after the other.
+
+    A method of your own is a subclass (docs/your-own-method.md), usually of an existing method.
+
+    >>> import rivals
+    >>> from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+    >>> from rivals.seeds import Seed
+    >>> digits, seed = rivals.benchmarks["digits"], Seed(0)
+    >>> stream = digits.build(digits.settings(), seed)
+    >>> network = NetworkSettings(architecture="mlp", widths=(16, 16), units=4)
+    >>> plan = NetworkPlan(network, stream.input_shape)
+    >>> method = rivals.methods["twta"](plan, rivals.methods["twta"].settings_class(epochs=2), seed)
+    >>> task, test = stream[0].task, stream[0].test
+    >>> rivals.Trainer(method).fit(task)
+    'planned'
+    >>> list(method.known)
+    ['0-1']
+    >>> method.predict(test.images[:5], task.name).label.shape
+    torch.Size([5])
+    """
 
     settings: TrainingSettings
     settings_class: type[TrainingSettings] = TrainingSettings
@@ -269,13 +288,13 @@ class Method(ABC):
 
     def common_part(self) -> StatePart:
         """What every method saves beside its own: tasks, position, account."""
-        part = pack(self.known)
+        part = pack_records(self.known)
         part.facts |= {"position": vars(self.position), "flops": self.flops, "spent": self.spent}
         return part
 
     def load_common(self, part: StatePart) -> None:
         self._predictor = None
-        for name, record in unpack(part).items():
+        for name, record in unpack_records(part).items():
             self.known[name] = record.to(self.device)
         self.position = Position(**part.facts["position"])
         self.flops, self.spent = dict(part.facts["flops"]), part.facts["spent"]

@@ -1,12 +1,15 @@
-"""What a method saves: named tensors and plain facts, in parts; and how an optimiser joins them."""
+"""What a method saves: parts of named tensors and plain facts; optimisers and task records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from rivals.naming.task_record import TaskRecord
+from rivals.streams.task import Preprocessing
 
 Tensors = dict[str, Tensor]
 
@@ -63,3 +66,41 @@ def load_optimiser(
     saved = optimiser.state_dict()
     saved["state"] = state
     optimiser.load_state_dict(saved)
+
+
+def pack_records(known: Mapping[str, TaskRecord]) -> StatePart:
+    """The tasks as a part of a state: facts by name, tensors by the task's number."""
+    facts = {
+        name: {
+            "classes": list(task.classes),
+            "preprocessing": vars(task.preprocessing),
+            "learned": task.kept is not None,
+        }
+        for name, task in known.items()
+    }
+    tensors = {
+        f"{number}.{name}": tensor
+        for number, task in enumerate(known.values())
+        for name, tensor in (task.kept or {}).items()
+    }
+    return StatePart(tensors, {"known": facts})
+
+
+def unpack_records(part: StatePart) -> dict[str, TaskRecord]:
+    """The tasks as `pack_records` left them."""
+    kept: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in part.tensors.items():
+        number, name = key.split(".", 1)
+        kept.setdefault(int(number), {})[name] = tensor
+    return {
+        name: TaskRecord(
+            tuple(facts["classes"]),
+            _preprocessing(facts["preprocessing"]),
+            kept.get(number, {}) if facts["learned"] else None,
+        )
+        for number, (name, facts) in enumerate(part.facts["known"].items())
+    }
+
+
+def _preprocessing(facts: dict[str, Any]) -> Preprocessing:
+    return Preprocessing(facts["scale"], tuple(facts["mean"]), tuple(facts["std"]))

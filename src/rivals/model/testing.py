@@ -35,6 +35,15 @@ class TestReport:
 
     `task` is the task that was given, or "" where the model had to find it. `given_task` is the
     accuracy with the task known, where all tested classes belong to one task.
+
+    >>> from rivals.model.testing import report
+    >>> found = report(["cat", "cat", "dog"], ["cat", "dog", "dog"], task="pets", given_task=None)
+    >>> print(found)
+    66.7 % (20.8 to 93.9, 3 pictures, task known)
+    >>> found.labels, found.confusion  # rows: true classes, columns: answers
+    (('cat', 'dog'), ((1, 1), (0, 1)))
+    >>> [(each.label, each.accuracy) for each in found.per_class]
+    [('cat', 50.0), ('dog', 100.0)]
     """
 
     __test__ = False  # not a test of pytest

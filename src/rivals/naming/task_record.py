@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rivals.learn.state import StatePart
 from rivals.nn.task_state import NamedTensors
 from rivals.streams.task import Preprocessing
 from rivals.tickets.parallel import TicketOutput
@@ -53,41 +51,3 @@ class Prediction:
         """Of the classes of the task that was named for one image."""
         place = 0 if self.member is not None else int(self.task[image])
         return torch.softmax(self.outputs[place].scores[image], 0)
-
-
-def pack(known: Mapping[str, TaskRecord]) -> StatePart:
-    """The tasks as a part of a state: facts by name, tensors by the task's number."""
-    facts = {
-        name: {
-            "classes": list(task.classes),
-            "preprocessing": vars(task.preprocessing),
-            "learned": task.kept is not None,
-        }
-        for name, task in known.items()
-    }
-    tensors = {
-        f"{number}.{name}": tensor
-        for number, task in enumerate(known.values())
-        for name, tensor in (task.kept or {}).items()
-    }
-    return StatePart(tensors, {"known": facts})
-
-
-def unpack(part: StatePart) -> dict[str, TaskRecord]:
-    """The tasks as `pack` left them."""
-    kept: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in part.tensors.items():
-        number, name = key.split(".", 1)
-        kept.setdefault(int(number), {})[name] = tensor
-    return {
-        name: TaskRecord(
-            tuple(facts["classes"]),
-            _preprocessing(facts["preprocessing"]),
-            kept.get(number, {}) if facts["learned"] else None,
-        )
-        for number, (name, facts) in enumerate(part.facts["known"].items())
-    }
-
-
-def _preprocessing(facts: dict[str, Any]) -> Preprocessing:
-    return Preprocessing(facts["scale"], tuple(facts["mean"]), tuple(facts["std"]))

@@ -22,7 +22,20 @@ from rivals.nn.twta_layers import TWTALayer
 
 
 class RivalNetwork(Network):
-    """Body of rival layers and heads."""
+    """Body of rival layers and heads.
+
+    >>> import rivals, torch
+    >>> from rivals.nn.activations import Flatten
+    >>> from rivals.seeds import Seed
+    >>> body = torch.nn.Sequential(Flatten(), rivals.TWTALinear(blocks=6, units=4))
+    >>> network = rivals.RivalNetwork(body, input_shape=(1, 2, 5), seed=Seed(0))
+    >>> network.open("a", classes=2, posteriors=[torch.randn(6, 4)])
+    >>> network.settle("a")  # one unit of every block wins
+    >>> network.close("a")  # the edges of the winners belong to the task
+    >>> ticket = network.eval().cut("a")
+    >>> [tuple(p.shape) for p in ticket.parameters()]
+    [(6, 10), (6,), (2, 6), (2,)]
+    """
 
     def layers(self) -> list[TWTALayer]:  # type: ignore[override]
         return [module for module in self.body.modules() if isinstance(module, TWTALayer)]

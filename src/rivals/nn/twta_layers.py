@@ -139,7 +139,18 @@ class TWTALayer(nn.Module):
 
 
 class TWTALinear(TWTALayer):
-    """Eq. 1: y = ξ · W x, with (blocks, units) rivals in place of dense ReLU units."""
+    """Eq. 1: y = ξ · W x, with (blocks, units) rivals in place of dense ReLU units.
+
+    >>> import rivals
+    >>> from torch import nn
+    >>> from rivals.nn.activations import Flatten
+    >>> from rivals.seeds import Seed
+    >>> layer = rivals.TWTALinear(blocks=6, units=4)  # 24 units, a task uses 6 of them
+    >>> body = nn.Sequential(Flatten(), layer)
+    >>> network = rivals.RivalNetwork(body, input_shape=(1, 2, 5), seed=Seed(0))
+    >>> layer.weight.shape  # units, inputs, weights of an edge
+    (24, 10, 1)
+    """
 
     def taps_of(self, flow: Activations, columns: int) -> int:
         return flow.values.shape[1] // columns
@@ -152,7 +163,18 @@ class TWTALinear(TWTALayer):
 
 
 class TWTAConv2d(TWTALayer):
-    """Eq. 4: Y = ξ · (W ★ X); the feature maps of a kernel are the rivals of a block."""
+    """Eq. 4: Y = ξ · (W ★ X); the feature maps of a kernel are the rivals of a block.
+
+    >>> import rivals
+    >>> from torch import nn
+    >>> from rivals.nn.activations import GlobalPool
+    >>> from rivals.seeds import Seed
+    >>> layer = rivals.TWTAConv2d(blocks=4, units=8, kernel=3, padding=1)  # 32 maps, a task uses 4
+    >>> body = nn.Sequential(layer, GlobalPool())
+    >>> network = rivals.RivalNetwork(body, input_shape=(3, 16, 16), seed=Seed(0))
+    >>> layer.weight.shape  # maps, input channels, weights of an edge
+    (32, 3, 9)
+    """
 
     def __init__(
         self,

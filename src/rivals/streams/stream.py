@@ -46,11 +46,11 @@ class Stream(ABC):
     come from `from_arrays`, `from_datasets` or `from_folder`, or from a subclass that has the
     attributes below, `__len__` and `__getitem__`.
 
-    >>> import numpy as np
+    >>> import numpy as np, rivals
     >>> rng = np.random.default_rng(0)
     >>> def task():
     ...     return rng.integers(0, 256, (40, 8, 8), dtype=np.uint8), np.arange(40) % 2
-    >>> stream = Stream.from_arrays([task(), task()])
+    >>> stream = rivals.Stream.from_arrays([task(), task()])
     >>> len(stream), stream.input_shape
     (2, (1, 8, 8))
     >>> [(item.task.name, len(item.task.train), len(item.test)) for item in stream]
@@ -232,8 +232,11 @@ def as_benchmark(source: Any, name: str) -> Benchmark:
 class StreamRegistry(Registry[Benchmark]):
     """Benchmarks by name; also `folder:PATH`, and `module:name` for a stream of your own.
 
-    >>> streams["digits"].settings().tasks
+    >>> import rivals
+    >>> rivals.benchmarks["digits"].settings().tasks
     5
+    >>> "cifar100" in rivals.benchmarks
+    True
     """
 
     def __getitem__(self, name: str) -> Benchmark:

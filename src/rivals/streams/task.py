@@ -50,8 +50,10 @@ class Examples:
 class Task:
     """One task of a stream: a name, class names, and what a method may learn from.
 
+    >>> import torch, rivals
+    >>> from rivals.streams.task import Examples, Preprocessing
     >>> few = Examples(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1]))
-    >>> task = Task("pets", ("cat", "dog"), few, few, Preprocessing(255.0, (0.5,), (0.25,)))
+    >>> task = rivals.Task("pets", ("cat", "dog"), few, few, Preprocessing(255.0, (0.5,), (0.25,)))
     >>> task.preprocessing(task.train.images).mean().item()
     -2.0
     """

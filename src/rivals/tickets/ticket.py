@@ -32,16 +32,15 @@ DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # o
 class Ticket(nn.Module):
     """The small network of one task with its preprocessing; runs without the model it came from.
 
-        Called with raw images (n, channels, height, width), it gives probabilities (n, classes).
+    Called with raw images (n, channels, height, width), it gives probabilities (n, classes).
 
-        >>> import torch
-        >>> from torch import nn
-        >>> from rivals.io.pictures import Picture, to_pixels
-    from rivals.streams.task import Preprocessing
-        >>> network = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
-        >>> ticket = Ticket(network, "0-1", ("0", "1"), Preprocessing(16, (0.5,), (0.5,)), (1, 8, 8))
-        >>> ticket(torch.zeros(3, 1, 8, 8, dtype=torch.uint8)).shape
-        torch.Size([3, 2])
+    >>> import rivals, torch
+    >>> from rivals.streams.task import Preprocessing
+    >>> network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+    >>> scaled = Preprocessing(16, (0.5,), (0.5,))
+    >>> ticket = rivals.Ticket(network, "0-1", ("0", "1"), scaled, (1, 8, 8))
+    >>> ticket(torch.zeros(3, 1, 8, 8, dtype=torch.uint8)).shape
+    torch.Size([3, 2])
     """
 
     def __init__(

@@ -83,9 +83,9 @@ def compare(
     Finished runs are kept, unfinished ones resume. With `on="validation"` accuracy is measured on
     validation images, to choose settings by.
 
-    >>> import tempfile
-    >>> small = {"tasks": 1, "epochs": 1, "architecture": "mlp", "widths": "8-8", "units": 2}
-    >>> found = compare("digits", ["finetune"], settings=small, out=tempfile.mkdtemp(), workers=1)
+    >>> import rivals
+    >>> small = {"tasks": 1, "epochs": 1, "architecture": "mlp", "widths": (8, 8), "units": 2}
+    >>> found = rivals.compare("digits", ["finetune"], settings=small, out="runs/first", workers=1)
     >>> [(each.run.method, each.status) for each in found]
     [('finetune', 'finished')]
     """
