@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from rivals.model.predictor import Predictor
 
 from rivals.errors import RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.model import budgets as budget
 from rivals.model.folder import Model
 from rivals.model.learning import Interrupted
-from rivals.model.predictor import Predictor
 from teaching import WORDS, asked, folder, marks, teach
 
 Refused = Callable[..., str]

@@ -88,9 +88,7 @@ def run(module: nn.Module, values: Any) -> Tensor:
 
 def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """An ordinary linear layer that owns copies of `weight` (rows, columns) and `bias`."""
-    layer = nn.Linear(
-        weight.shape[1], weight.shape[0], bias=bias is not None, device=weight.device
-    )
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device=weight.device)
     return _filled(layer, weight, bias)
 
 
