@@ -41,10 +41,10 @@ class ComparisonPictures:
         return torch.cat([held, self.others[: FEW - len(held)]])
 
 
-def of_lesson(lesson: StreamItem) -> ComparisonPictures:
+def of_stream_item(item: StreamItem) -> ComparisonPictures:
     """Test images to compare with; validation and then training images to calibrate with."""
-    task = lesson.task
-    test = lesson.test.subset(_order(len(lesson.test), "test"))
+    task = item.task
+    test = item.test.subset(_order(len(item.test), "test"))
     validation, train = (
         each.images[_order(len(each), name)]
         for name, each in (("validation", task.validation), ("train", task.train))

@@ -129,7 +129,7 @@ class Measuring(Callback):
 
 
 class SaveEvery(Callback):
-    """Saves a checkpoint every few seconds, and before it stops because somebody asked."""
+    """Saves a checkpoint every few seconds, and before it stops on request."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.saved = run, time.monotonic()

@@ -71,7 +71,7 @@ def relaxed(sample: Tensor) -> ActiveUnits:
 
 
 def gated(sample: Tensor) -> ActiveUnits:
-    """The paper's figures: only the winner passes forward, ξ̂ is the strength of the way back."""
+    """The paper's figures: only the winner passes forward, ξ̂ is the strength of its gradient."""
     hard = torch.nn.functional.one_hot(sample.argmax(-1), sample.shape[-1]).to(sample.dtype)
     ids = torch.arange(sample.numel(), device=sample.device)
     return ActiveUnits(ids, hard.T.flatten(), sample.T.flatten())

@@ -1,4 +1,4 @@
-"""What it takes to build a network and its twins: a name, widths, units, an input shape."""
+"""What it takes to build a network: a name, widths, units, an input shape."""
 
 from __future__ import annotations
 
