@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from rivals.errors import RivalsError
+from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.model import budgets as budget
-from rivals.model.folder import Model
-from rivals.model.learning import Interrupted
-from rivals.model.predictor import Predictor
+from rivals.model.folder import ModelFolder
+from rivals.model.model import Model
 from teaching import WORDS, asked, folder, marks, teach
 
 Refused = Callable[..., str]
@@ -34,14 +33,14 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_three_tasks_are_known(taught: Path) -> None:
-    model = Model.open(taught / "model")
+    model = ModelFolder.open(taught / "model")
     assert [task.name for task in model.tasks] == ["low", "mid", "high"]
     assert model.task("low").classes == ("digit 0", "digit 1", "digit 2")
     assert all(task.accuracy > 85 for task in model.tasks)
     assert model.task("high").inherited_from == ("mid", "low")
     assert (taught / "model" / "model.json").stat().st_size < 6000
     new = asked(tuple(range(8)))
-    answers = Predictor(taught / "model").predict([picture for picture, _ in new])
+    answers = Model(taught / "model").predict([picture for picture, _ in new])
     owners = ["low", "low", "low", "mid", "mid", "high", "high", "high"]
     pairs = [(answer, label) for answer, (_, label) in zip(answers, new, strict=True)]
     named = [answer.task == owners[label] for answer, label in pairs]
@@ -62,7 +61,7 @@ def test_old_tickets_keep_every_bit_though_the_network_grows(tmp_path: Path) -> 
         grown = grown or any(learned.grown)
         assert min(learned.room.values()) >= 0
     assert grown
-    assert max(Model.open(model).description.units) > 8
+    assert max(ModelFolder.open(model).description.units) > 8
 
 
 def test_learning_is_the_same_twice(taught: Path, tmp_path: Path) -> None:
@@ -86,9 +85,9 @@ def test_events_tell_it_all(taught: Path, tmp_path: Path, accepted: Callable[...
         shapes = [layer["blocks"] for layer in begins["layers"]]
         assert [len(units) for units in event["winners"]] == shapes
         assert all(0 <= unit < 8 for units in event["winners"] for unit in units)
-        assert all(0 < sure <= 1 for sure in event["sure"])
+        assert all(0 < value <= 1 for value in event["confidence"])
         assert event["seconds_left"] >= 0
-    assert steps[-1]["winners"] == Model.open(tmp_path / "m").winners("mid")
+    assert steps[-1]["winners"] == ModelFolder.open(tmp_path / "m").winners("mid")
     assert not steps[-1]["competing"]
     assert any(event["event"] == "validation" for event in events)
 
@@ -106,7 +105,7 @@ def test_minutes_are_kept(taught: Path, tmp_path: Path) -> None:
     assert learned.facts.seconds < 3.5
     with pytest.raises(RivalsError, match="allow more"):
         teach(taught / "mid", tmp_path / "model", minutes=0.0001)
-    assert [task.name for task in Model.open(tmp_path / "model").tasks] == ["low"]
+    assert [task.name for task in ModelFolder.open(tmp_path / "model").tasks] == ["low"]
 
 
 def test_memory_is_kept(taught: Path, tmp_path: Path) -> None:
@@ -133,7 +132,7 @@ def test_a_small_budget_takes_smaller_batches_then_fewer_pictures() -> None:
     assert [room.pictures for room in rooms] == sorted(room.pictures for room in rooms)
     assert [room.batch for room in rooms] == sorted(room.batch for room in rooms)
     assert rooms[0].pictures < 2000
-    assert rooms[-1] == budget.Room(2000, 32)
+    assert rooms[-1] == budget.MemoryPlan(2000, 32)
     with pytest.raises(RivalsError, match="learning takes at least"):
         budget.room((3, 64, 64), 2000, least + 20)
 
@@ -143,7 +142,7 @@ def test_fewer_pictures_are_told(taught: Path, tmp_path: Path) -> None:
     picture = budget.COPIES * 3 * 256 * 256 / 1e6
     least = (peak_memory() + budget.ENGINE + 256 * 256 * budget.MEASURED) / 1e6
     learned = teach(taught / "low", tmp_path / "m", size=256, network="conv-small", epochs=1,
-                    grey=False, ram=least + 120 * picture, watcher=told.append)  # fmt: skip
+                    grey=False, ram=least + 120 * picture, listener=told.append)  # fmt: skip
     (fewer,) = [event for event in told if event["event"] == "fewer"]
     assert fewer["of"] == 180
     assert fewer["images"] == learned.facts.images + learned.facts.held < 180
@@ -168,7 +167,7 @@ def test_an_interruption_leaves_the_model(taught: Path, tmp_path: Path, tree: Tr
         (["--name", "low", "--again"], "its classes must be the same"),
         (["--name", "new", "--minutes", "-1"], "--minutes is -1.0"),
         (["--name", "new", "--epochs", "0"], "--epochs is 0"),
-        (["--name", "new", "--augment", "wild"], "augmentation is 'wild'"),
+        (["--name", "new", "--augment", "wild"], "--augment is 'wild'; use none, flip, crop or crop-flip"),
         (["--name", "new", "--threads", "0"], "--threads is 0"),
         (["--name", "a\nb"], "characters that cannot be shown"),
     ],
@@ -229,7 +228,7 @@ def test_errors_are_events_too(taught: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("network", ["conv-small", "lenet", "resnet-small"])
 def test_every_network_can_be_taught(taught: Path, tmp_path: Path, network: str) -> None:
     teach(taught / "mid", tmp_path / "m", network=network, size=16, epochs=1, grey=False)
-    model = Model.open(tmp_path / "m")
+    model = ModelFolder.open(tmp_path / "m")
     ticket = model.ticket("mid")
     images = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8)
     ticket.verify(images, lambda x: model.method.masked_logits(x, "mid"))

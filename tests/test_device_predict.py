@@ -16,8 +16,8 @@ from PIL import Image
 
 from rivals.cli.main import main
 from rivals.edge.artefact import load
-from rivals.model.folder import Model
-from rivals.model.predictor import Predictor
+from rivals.model.folder import ModelFolder
+from rivals.model.model import Model
 from teaching import asked, folder, teach
 
 Accepted = Callable[..., str]
@@ -98,7 +98,7 @@ def test_the_task_may_be_given(taught: Path, accepted: Accepted, refused: Refuse
 
 
 def test_strangers_are_refused(taught: Path) -> None:
-    predictor = Predictor(taught / "model")
+    predictor = Model(taught / "model")
     known = [picture for picture, _ in asked((0, 1, 6, 7, 8), first=70)]
     noise = np.random.default_rng(0).integers(0, 256, (100, 8, 8), np.uint8)
     strange = [Image.fromarray(each) for each in noise]
@@ -196,7 +196,7 @@ def test_all_tasks_in_one_file(taught: Path, ticket: Path, accepted: Accepted) -
 
 
 def test_the_card_says_how_good_it_is(taught: Path, ticket: Path) -> None:
-    facts = Model.open(taught / "model").task("high")
+    facts = ModelFolder.open(taught / "model").task("high")
     assert load(ticket).card.accuracy == pytest.approx(facts.accuracy)
 
 
