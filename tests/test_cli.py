@@ -24,8 +24,8 @@ Accepted = Callable[..., str]
 Refused = Callable[..., str]
 Spawn = Callable[..., Any]
 VERBS = (
-    "learn", "predict", "drop", "serve", "run", "compare", "report", "info", "export", "bench",
-    "data",
+    "learn", "test", "predict", "drop", "serve", "run", "compare", "report", "info", "export",
+    "bench", "data",
 )  # fmt: skip
 
 
@@ -110,7 +110,8 @@ def test_a_person_at_a_terminal_sees_how_it_goes(tmp_path: Path, spawn: Spawn) -
     assert re.search(bar, text)
     assert re.search(bar + r"  τ 0\.\d\d", text)
     lines = re.findall(
-        r"task (\d)/5 \d-\d: [\d.]+ % right, keeps [\d,]+ weights \([\d.]+ % of the network\), "
+        r"task (\d)/5 \d-\d: accuracy [\d.]+ % ± [\d.]+ of \d+ images, keeps [\d,]+ weights "
+        r"\([\d.]+ % of the network\), "
         r"[\d,]+ bytes",
         text,
     )
@@ -163,7 +164,7 @@ def test_info_of_a_run_that_is_not_finished(stopped: Path, accepted: Accepted) -
 def test_info_of_a_run_that_has_just_begun(tmp_path: Path, accepted: Accepted) -> None:
     settings = resolve("digits")
     RunFolder(tmp_path).start(settings, streams["digits"].build(settings.stream, Seed(0)))
-    assert "A run of twta on digits: no task is done yet." in accepted("info", tmp_path)
+    assert "A run of twta on digits: no task is learned yet." in accepted("info", tmp_path)
     assert json.loads(accepted("info", tmp_path, "--json"))["results"] is None
 
 
@@ -183,8 +184,8 @@ def test_info_of_a_ticket(finished: Path, accepted: Accepted) -> None:
 def test_info_of_something_else(tmp_path: Path, refused: Refused) -> None:
     assert "holds neither a model, a run nor a ticket" in refused("info", tmp_path)
     (tmp_path / "file").write_text("x")
-    assert "is no folder" in refused("info", tmp_path / "file")
-    assert "(No such file or directory)" in refused("info", tmp_path / "nowhere", "--json")
+    assert "is a file, but the folder" in refused("info", tmp_path / "file")
+    assert "make a model with `rivals learn" in refused("info", tmp_path / "nowhere", "--json")
 
 
 def test_info_of_what_is_damaged(finished: Path, tmp_path: Path, refused: Refused) -> None:

@@ -167,7 +167,10 @@ def test_an_interruption_leaves_the_model(taught: Path, tmp_path: Path, tree: Tr
         (["--name", "low", "--again"], "its classes must be the same"),
         (["--name", "new", "--minutes", "-1"], "--minutes is -1.0"),
         (["--name", "new", "--epochs", "0"], "--epochs is 0"),
-        (["--name", "new", "--augment", "wild"], "--augment is 'wild'; use none, flip, crop or crop-flip"),
+        (
+            ["--name", "new", "--augment", "wild"],
+            "--augment is 'wild'; use none, flip",
+        ),
         (["--name", "new", "--threads", "0"], "--threads is 0"),
         (["--name", "a\nb"], "characters that cannot be shown"),
     ],

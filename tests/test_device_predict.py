@@ -135,6 +135,8 @@ def test_wrong_models(taught: Path, tmp_path: Path, refused: Refused) -> None:
     picture = next((taught / "new" / "low" / "digit 0").iterdir())
     assert "holds no model" in refused("predict", picture, "--model", tmp_path)
     assert "no artefact" in refused("predict", picture, "--model", tmp_path / "gone.onnx")
+    said = refused("predict", picture, "--model", tmp_path / "gone")
+    assert f"There is no model {tmp_path / 'gone'}; make one with `rivals learn" in said
     assert "choose one" in refused("predict", picture, "--model", tmp_path, "--json", "--csv")
     assert "--threads is 0" in refused("predict", picture, "--model", tmp_path, "--threads", "0")
 
@@ -206,7 +208,7 @@ def test_info(taught: Path, accepted: Accepted) -> None:
         "low",
         "high",
         "digit 6, digit 7, digit 8",
-        "Free edges",
+        "Free weights",
         "Winners of layer 2: 100 blocks",
     ):
         assert word in said
