@@ -17,6 +17,7 @@ from rivals.io.process_memory import peak_memory
 from rivals.model import budgets as budget
 from rivals.model.folder import ModelFolder
 from rivals.model.model import Model
+from rivals.model.testing import plus_minus
 from teaching import WORDS, asked, folder, marks, teach
 
 Refused = Callable[..., str]
@@ -173,6 +174,13 @@ def test_an_interruption_leaves_the_model(taught: Path, tmp_path: Path, tree: Tr
         ),
         (["--name", "new", "--threads", "0"], "--threads is 0"),
         (["--name", "a\nb"], "characters that cannot be shown"),
+        (["--name", "../../etc"], "The task '../../etc' has a name with / or \\ or a dot"),
+        (["--name", "a\\b"], "a name must not look like a path"),
+        (["--name", ".hidden"], "a name must not look like a path"),
+        (["--name", "new", "--size", "16"], "--size 16 is for a new model, but"),
+        (["--name", "new", "--network", "lenet"], "was made with network mlp; leave it out"),
+        (["--name", "new", "--seed", "1"], "--seed 1 is for a new model"),
+        (["--name", "new", "--device", "tpu"], "There is no device named 'tpu'"),
     ],
 )
 def test_wrong_wishes(
@@ -226,6 +234,58 @@ def test_errors_are_events_too(taught: Path, capsys: pytest.CaptureFixture[str])
     event = json.loads(capsys.readouterr().out)
     assert event["event"] == "error"
     assert "inside the folder" in event["sentence"]
+
+
+def test_a_model_with_colours_stays_so(
+    taught: Path, tmp_path: Path, refused: Refused, tree: Tree, accepted: Callable[..., str]
+) -> None:
+    model = tmp_path / "m"
+    teach(taught / "low", model, grey=None, epochs=1)
+    before = tree(model)
+    words = ["learn", taught / "mid", "--model", model, "--epochs", "1"]
+    assert "--grey is for a new model, but" in refused(*words, "--grey")
+    assert tree(model) == before
+    accepted(*words, "--size", "8", "--network", "mlp", "--seed", "0")  # just as it was made
+    assert [task.name for task in ModelFolder.open(model).tasks] == ["low", "mid"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--epochs", "0"], "--epochs is 0, but must be at least 1"),
+        (["--augment", "wild"], "--augment is 'wild'; use none, flip"),
+        (["--seed", "-1"], "--seed is -1"),
+    ],
+)
+def test_options_are_checked_before_pictures_are_read(
+    tmp_path: Path, refused: Refused, words: list[str], sentence: str
+) -> None:
+    """The folder is not there, but that is not what is said."""
+    assert sentence in refused("learn", tmp_path / "nowhere", "--model", tmp_path / "m", *words)
+    assert not (tmp_path / "m").exists()
+
+
+def test_accuracy_is_shown_with_its_interval(
+    taught: Path, tmp_path: Path, accepted: Callable[..., str]
+) -> None:
+    said = accepted("learn", taught / "low", "--model", tmp_path / "m", *WORDS)
+    facts = ModelFolder.open(tmp_path / "m").task("low")
+    shown = plus_minus(facts.accuracy, facts.held)
+    assert f"Accuracy {shown} on {facts.held} held-out pictures." in said
+    assert f"Next: rivals predict PICTURE --model {tmp_path / 'm'}" in said
+    assert shown in accepted("info", tmp_path / "m")
+
+
+@pytest.mark.parametrize("size", [8, 17])
+@pytest.mark.parametrize("network", ["conv-small", "lenet", "mlp", "resnet-small"])
+def test_every_network_takes_every_size(
+    taught: Path, tmp_path: Path, network: str, size: int
+) -> None:
+    teach(taught / "mid", tmp_path / "m", network=network, size=size, epochs=1, grey=False)
+    (picture, _), *_ = asked((3,))
+    assert Model(tmp_path / "m").predict(picture).task == "mid"
+    shape = Model(tmp_path / "m").ticket("mid").input_shape
+    assert shape == (3, size, size)
 
 
 @pytest.mark.parametrize("network", ["conv-small", "lenet", "resnet-small"])

@@ -22,7 +22,7 @@ def bench(
     repeat: Annotated[int, typer.Option(help="Repetitions; medians are shown.")] = 15,
     as_json: JsonOption = False,
 ) -> int:
-    """Measure the cost of training, tickets and memory, and compare it with the targets."""
+    """Measure the cost of training, tickets and memory. Each value has a target."""
     from rich.console import Console
 
     from rivals.experiment.bench.machine import machine

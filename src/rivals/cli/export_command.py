@@ -44,7 +44,7 @@ def export(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Write OUT, run it in its runtime, and keep it only if its answers are the same."""
+    """Write a ticket as a file for a device. It is kept only if its answers are the same."""
     from rivals.deploy.exporting import export_from
 
     use_data_folder(data)

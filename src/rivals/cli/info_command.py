@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -35,10 +35,10 @@ def info(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Show the tasks, accuracy, weights and bytes of the model, run or ticket in PATH."""
+    """Show what a model, a run or a ticket holds. Tasks, accuracy, weights and bytes."""
     if (path is None) == (settings is None):
         raise RivalsError(
-            "rivals info needs either the folder of a model, a run or a ticket, or --settings "
+            "`rivals info` needs either the folder of a model, a run or a ticket, or --settings "
             "with the name of a method; give one of them."
         )
     if settings is not None:
@@ -92,6 +92,9 @@ def _rows(model: type[Settings]) -> list[dict[str, Any]]:
         {
             "name": path,
             "default": _plain(reduce(getattr, path.split("."), defaults)),
+            "choices": list(get_args(field.annotation))
+            if get_origin(field.annotation) is Literal
+            else None,
             "help": field.description or "",
         }
         for path, field in leaves(model)
@@ -108,14 +111,17 @@ def show_settings(facts: dict[str, Any], console: Console) -> None:
 
     for group, rows in facts["settings"].items():
         console.print(f"Settings of {facts['name']}, {group}:", soft_wrap=True)
-        table = Table("name", "default", "meaning", box=box.SIMPLE, pad_edge=False)
+        table = Table(
+            "name", "default", "meaning", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0)
+        )
         table.columns[0].no_wrap = True
         for row in rows:
-            table.add_row(row["name"], _as_written(row["default"]), row["help"])
+            choices = f" ({' | '.join(map(str, row['choices']))})" if row["choices"] else ""
+            table.add_row(row["name"], _as_written(row["default"]), f"{row['help']}{choices}")
         console.print(table if rows else "  none\n")
     console.print(
-        "Change one with --set NAME=VALUE; the part after the last dot is enough where only one "
-        "setting has it.",
+        "Change a setting with --set NAME=VALUE. The last word of a dotted name is enough if no "
+        "other setting ends in it.",
         soft_wrap=True,
     )
 

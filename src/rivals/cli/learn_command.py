@@ -52,7 +52,7 @@ def learn(
         bool, typer.Option("--json", help="Print one line of JSON for each event.")
     ] = False,
 ) -> int:
-    """Learn the pictures in FOLDER as a new task; the tasks before do not change."""
+    """Learn the pictures in FOLDER as a new task. Earlier tasks do not change."""
     from rivals.cli.stop_signals import StopRequest
 
     screen, stop = _screen(model, as_json), StopRequest()
@@ -85,7 +85,7 @@ def drop(
     model: Annotated[Path, typer.Option(help="Folder of the model.")],
     as_json: JsonOption = False,
 ) -> int:
-    """Delete TASK from a model; the other tasks do not change."""
+    """Delete TASK from a model. The other tasks do not change."""
     from rivals.model.model import Model
 
     try:

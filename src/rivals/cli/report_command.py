@@ -29,7 +29,7 @@ def report(
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Write tables (Markdown, CSV, LaTeX), plots and one HTML page from RUNS."""
+    """Write tables, plots and one HTML page from RUNS. Tables are Markdown, CSV and LaTeX."""
     from rivals.experiment.report.report_runs import read
     from rivals.experiment.report.run_files import by_name, write_runs
     from rivals.experiment.report.write import write

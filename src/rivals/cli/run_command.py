@@ -48,7 +48,7 @@ def run(
     save_every: SaveOption = 30.0,
     as_json: JsonOption = False,
 ) -> int:
-    """Learn the tasks of BENCHMARK one after the other; after each, measure all tasks so far."""
+    """Learn the tasks of BENCHMARK one by one. After each, measure all tasks so far."""
     from rivals.cli.run_screen import RunScreen
     from rivals.cli.stop_signals import StopRequest
     from rivals.errors import Interrupted

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from rivals.cli.matrix_table import matrix_table
 from rivals.experiment.loop import Run, RunCallback
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
 from rivals.model.testing import plus_minus
 
 MATRIX_TASKS = 10  # a longer stream is shown as two columns
-NAME_WIDTH = 16  # characters of a task's name, so that the matrix fits 80 columns
 
 
 class RunScreen(RunCallback):
@@ -107,32 +107,24 @@ def show_results(content: Mapping[str, Any], console: Console) -> None:
     """The accuracy matrix and the summary of a run."""
     subset = f" · {content['subset']}" if content["subset"] else ""
     console.print(f"accuracy %, task known · {content['method']}{subset}", soft_wrap=True)
-    console.print(matrix_table(content))
+    console.print(accuracy_table(content))
     console.print(summary_table(content))
 
 
-def matrix_table(content: Mapping[str, Any]) -> Table:
+def accuracy_table(content: Mapping[str, Any]) -> Table:
     """Accuracy with the task known: a row after each task, or two columns for a long stream."""
     names = [task["name"] for task in content["tasks"]]
     rows = content["matrix"]
-    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     if len(names) <= MATRIX_TASKS:
-        table.add_column("after task", no_wrap=True, overflow="ellipsis")
-        for number in range(1, len(names) + 1):
-            table.add_column(str(number), justify="right", no_wrap=True, min_width=5)
-        for number, (name, row) in enumerate(zip(names, rows, strict=True), 1):
-            table.add_row(_short(f"{number}: {name}"), *(f"{value:.1f}" for value in row))
-        return table
-    table.add_column("task")
+        return matrix_table(
+            "after task", names, [[f"{value:.1f}" for value in row] for row in rows]
+        )
+    table = Table("task", box=box.SIMPLE, pad_edge=False)
     for head in ("when learned", "at the end"):
         table.add_column(head, justify="right")
     for number, name in enumerate(names):
         table.add_row(name, f"{rows[number][number]:.1f}", f"{rows[-1][number]:.1f}")
     return table
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
 def summary_table(content: Mapping[str, Any]) -> Table:

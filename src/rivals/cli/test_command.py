@@ -40,7 +40,7 @@ def measure_accuracy(
     as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print one line of CSV per class.")] = False,
 ) -> int:
-    """Measure accuracy on the pictures in FOLDER, which should not have been used to learn."""
+    """Measure accuracy on the pictures in FOLDER. They should not have been learned from."""
     check_formats(as_json, as_csv)
     check_threads(threads)
     _check_plot(plot)
@@ -119,17 +119,11 @@ def class_table(report: TestReport) -> Table:
 
 
 def confusion_table(report: TestReport) -> Table:
-    """Rows are true classes, columns are predicted ones; both have the same numbers."""
-    from rich import box
-    from rich.table import Table
+    """Rows are true classes, columns are predicted ones."""
+    from rivals.cli.matrix_table import matrix_table
 
-    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=24)
-    for number in range(1, len(report.labels) + 1):
-        table.add_column(str(number), justify="right", no_wrap=True)
-    for number, (label, row) in enumerate(zip(report.labels, report.confusion, strict=True), 1):
-        table.add_row(f"{number}: {label}", *(str(cell) if cell else "·" for cell in row))
-    return table
+    cells = [[str(cell) if cell else "·" for cell in row] for row in report.confusion]
+    return matrix_table("", report.labels, cells)
 
 
 def summary(report: TestReport) -> str:
