@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
+import platform
 import pty
 import re
 import shutil
 import struct
 import termios
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pytest
+from rich.console import Console
+
+from rivals.experiment.grid.engine import GridJob
+from rivals.experiment.grid.grid_file import from_words
 from rivals.experiment.run_folder import RunFolder
 from rivals.experiment.run_settings import resolve
+from rivals.learn.method import methods
+from rivals.nn.network_plan import NetworkSettings
 from rivals.seeds import Seed
+from rivals.settings import leaves
 from rivals.streams.stream import streams
 from rivals.tickets.ticket import Ticket
 
@@ -24,8 +35,8 @@ Accepted = Callable[..., str]
 Refused = Callable[..., str]
 Spawn = Callable[..., Any]
 VERBS = (
-    "learn", "predict", "drop", "serve", "run", "compare", "report", "info", "export", "bench",
-    "data",
+    "learn", "test", "predict", "drop", "serve", "run", "compare", "report", "info", "export",
+    "bench", "data",
 )  # fmt: skip
 
 
@@ -110,7 +121,8 @@ def test_a_person_at_a_terminal_sees_how_it_goes(tmp_path: Path, spawn: Spawn) -
     assert re.search(bar, text)
     assert re.search(bar + r"  τ 0\.\d\d", text)
     lines = re.findall(
-        r"task (\d)/5 \d-\d: [\d.]+ % right, keeps [\d,]+ weights \([\d.]+ % of the network\), "
+        r"task (\d)/5 \d-\d: accuracy [\d.]+ % ± [\d.]+ of \d+ images, keeps [\d,]+ weights "
+        r"\([\d.]+ % of the network\), "
         r"[\d,]+ bytes",
         text,
     )
@@ -118,12 +130,144 @@ def test_a_person_at_a_terminal_sees_how_it_goes(tmp_path: Path, spawn: Spawn) -
     assert "accuracy %, task known" in text
 
 
-def test_importing_the_command_line_is_light(spawn: Spawn) -> None:
-    check = (
-        "import sys, rivals.cli.main; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+HEAVY = ("torch", "numpy", "pydantic", "yaml", "rich", "jsonschema")
+LIGHT_CHECK = f"""
+import sys
+from rivals.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as ended:
+    assert not ended.code
+print("imported:", [name for name in {HEAVY} if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["run", "--help"]])
+def test_what_needs_no_torch_does_not_import_it(words: list[str], spawn: Spawn) -> None:
+    printed, errors = spawn("-c", LIGHT_CHECK, *words).communicate()
+    assert errors == ""
+    assert printed.splitlines()[-1] == "imported: []"
+    assert len(printed.splitlines()) > 1
+
+
+def test_help_is_quick(spawn: Spawn) -> None:
+    seconds = []
+    for _ in range(3):  # the quickest counts: others may be using the machine
+        before = os.times()
+        assert spawn("-m", "rivals.cli.main", "--help").wait() == 0
+        after = os.times()
+        seconds.append(sum(after[2:4]) - sum(before[2:4]))  # CPU of child processes
+    assert min(seconds) < 0.2
+
+
+def test_version(accepted: Accepted) -> None:
+    import torch
+
+    import rivals
+
+    said = accepted("--version")
+    python = platform.python_version()
+    assert said == f"rivals {rivals.__version__}, torch {torch.__version__}, Python {python}\n"
+
+
+def test_version_without_torch(accepted: Accepted, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert ", torch not installed, " in accepted("--version")
+
+
+def test_shells_complete_verbs_and_options(spawn: Spawn) -> None:
+    script, errors = spawn("-m", "rivals.cli.main", "--show-completion", "bash").communicate()
+    assert errors == ""
+    assert "_RIVALS_COMPLETE" in script
+    for line, expected in (("rivals te", "test"), ("rivals test --pl", "--plot")):
+        env = {
+            **os.environ, "_RIVALS_COMPLETE": "complete_bash", "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split()) - 1),
+        }  # fmt: skip
+        printed, _ = spawn("-m", "rivals.cli.main", env=env).communicate()
+        assert printed.split() == [expected]
+
+
+# rivals run --------------------------------------------------------------------------------------
+
+
+def long_results(tasks: int) -> dict[str, Any]:
+    """Results of a stream with long names and the widest numbers."""
+    names = [f"a task with a long name {number}" for number in range(1, tasks + 1)]
+    matrix = [[100.0] * number for number in range(1, tasks + 1)]
+    return {"tasks": [{"name": name} for name in names], "matrix": matrix}
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 10])
+def test_the_matrix_fits_80_columns(tasks: int) -> None:
+    from rivals.cli.run_screen import accuracy_table
+
+    out = io.StringIO()
+    Console(file=out, width=80).print(accuracy_table(long_results(tasks)))
+    lines = [line.rstrip() for line in out.getvalue().splitlines() if line.strip()]
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["after", "task", *map(str, range(1, tasks + 1))]
+    for number, line in enumerate(lines[2:], 1):
+        assert line.strip().startswith(f"{number}: a task")
+        assert line.count("100.0") == number
+    assert len(lines) == 2 + tasks
+
+
+def test_a_long_stream_has_a_row_for_each_task() -> None:
+    from rivals.cli.run_screen import accuracy_table
+
+    table = accuracy_table(long_results(11))
+    assert [column.header for column in table.columns] == ["task", "when learned", "at the end"]
+    assert table.row_count == 11
+
+
+def test_devices(tmp_path: Path, words: list[str], accepted: Accepted, refused: Refused) -> None:
+    assert "There is no device named 'tpu'" in refused(
+        *words, "--out", tmp_path / "tpu", "--device", "tpu"
     )
-    printed, errors = spawn("-c", check).communicate()
-    assert (printed.strip(), errors) == ("[]", "")
+    assert not (tmp_path / "tpu").exists()
+    out = tmp_path / "auto"
+    results = json.loads(accepted(*words, "--out", out, "--device", "auto", "--json"))
+    assert results["complete"] is True
+    assert json.loads(accepted("info", out, "--json"))["config"]["device"] == "auto"
+
+
+def test_a_comparison_says_its_device() -> None:
+    (run,) = from_words("digits", "twta", "0", "default", [], device="auto")
+    assert run.settings().device == "auto"
+    assert "--device auto" in run.command(Path("runs"))
+    assert GridJob(run, Path("runs")).to_dict()["device"] == "auto"
+    assert "--device" not in from_words("digits", "twta", "0", "default", [])[0].command(Path("x"))
+
+
+def test_a_benchmark_in_the_place_of_the_grid_file(refused: Refused) -> None:
+    for more in ([], ["--seeds", "2"], ["--methods", "twta"]):
+        said = refused("compare", "digits", *more)
+        assert "write rivals compare --benchmarks digits." in said
+
+
+# Missing models ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "x.png", "--model"],
+        ["test", "pictures", "--model"],
+        ["drop", "screws", "--model"],
+        ["info"],
+        ["export", "x.onnx", "--task", "screws", "--model"],
+    ],
+)
+def test_a_missing_model_suggests_learn(
+    words: list[str], tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "`rivals learn FOLDER --model parts`" in refused(*words, "parts")
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_reader_that_leaves_early_is_no_error(finished: Path, spawn: Spawn) -> None:
@@ -137,6 +281,35 @@ def test_a_reader_that_leaves_early_is_no_error(finished: Path, spawn: Spawn) ->
 
 
 # rivals info -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["twta", "finetune"])
+def test_info_of_the_settings_of_a_method(method: str, accepted: Accepted) -> None:
+    facts = json.loads(accepted("info", "--settings", method, "--json"))
+    found = {row["name"]: row for rows in facts["settings"].values() for row in rows}
+    models = (methods[method].settings_class, NetworkSettings)
+    assert list(found) == [path for model in models for path, _ in leaves(model)]
+    own = models[0]()
+    for name in (path for path, _ in leaves(models[0])):
+        value = own
+        for part in name.split("."):
+            value = getattr(value, part)
+        assert found[name]["default"] == (list(value) if isinstance(value, tuple) else value)
+    assert found["augmentation"]["choices"] == ["none", "flip", "crop", "crop-flip"]
+    printed = accepted("info", "--settings", method)
+    assert max(map(len, printed.splitlines()[:-1])) <= 80
+    for name, row in found.items():
+        assert name in printed
+        assert row["help"].split()[0] in printed if row["help"] else True
+    assert "--set NAME=VALUE" in printed
+
+
+def test_info_of_the_settings_of_a_benchmark(accepted: Accepted, refused: Refused) -> None:
+    facts = json.loads(accepted("info", "--settings", "digits", "--json"))
+    assert {row["name"]: row["default"] for row in facts["settings"]["stream"]}["tasks"] == 5
+    assert "did you mean twta" in refused("info", "--settings", "tvta")
+    assert "give one of them" in refused("info", ".", "--settings", "twta")
+    assert "give one of them" in refused("info")
 
 
 def test_info_of_a_run(finished: Path, accepted: Accepted) -> None:
@@ -163,7 +336,7 @@ def test_info_of_a_run_that_is_not_finished(stopped: Path, accepted: Accepted) -
 def test_info_of_a_run_that_has_just_begun(tmp_path: Path, accepted: Accepted) -> None:
     settings = resolve("digits")
     RunFolder(tmp_path).start(settings, streams["digits"].build(settings.stream, Seed(0)))
-    assert "A run of twta on digits: no task is done yet." in accepted("info", tmp_path)
+    assert "A run of twta on digits: no task is learned yet." in accepted("info", tmp_path)
     assert json.loads(accepted("info", tmp_path, "--json"))["results"] is None
 
 
@@ -183,8 +356,8 @@ def test_info_of_a_ticket(finished: Path, accepted: Accepted) -> None:
 def test_info_of_something_else(tmp_path: Path, refused: Refused) -> None:
     assert "holds neither a model, a run nor a ticket" in refused("info", tmp_path)
     (tmp_path / "file").write_text("x")
-    assert "is no folder" in refused("info", tmp_path / "file")
-    assert "(No such file or directory)" in refused("info", tmp_path / "nowhere", "--json")
+    assert "is a file, but the folder" in refused("info", tmp_path / "file")
+    assert "make a model with `rivals learn" in refused("info", tmp_path / "nowhere", "--json")
 
 
 def test_info_of_what_is_damaged(finished: Path, tmp_path: Path, refused: Refused) -> None:

@@ -112,7 +112,7 @@ def test_what_it_says(model: Path, accepted: Callable[..., str], refused: Refuse
     told = json.loads(accepted("drop", "c", "--model", model, "--json"))
     assert (told["task"], told["heirs"]) == ("c", ["d"])
     assert "did you mean d?" in refused("drop", "dd", "--model", model)
-    assert "holds no model" in refused("drop", "d", "--model", model / "nowhere")
+    assert "There is no model" in refused("drop", "d", "--model", model / "nowhere")
     assert not (model / "nowhere").exists()
     assert Predictor(model).tasks == [SECRET, "d"]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from rivals.model.predictor import Predictor
 
-from rivals.errors import RivalsError
+from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.model import budgets as budget
-from rivals.model.folder import Model
-from rivals.model.learning import Interrupted
+from rivals.model.folder import ModelFolder
+from rivals.model.model import Model
+from rivals.model.testing import plus_minus
 from teaching import WORDS, asked, folder, marks, teach
 
 Refused = Callable[..., str]
@@ -34,14 +34,14 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_three_tasks_are_known(taught: Path) -> None:
-    model = Model.open(taught / "model")
+    model = ModelFolder.open(taught / "model")
     assert [task.name for task in model.tasks] == ["low", "mid", "high"]
     assert model.task("low").classes == ("digit 0", "digit 1", "digit 2")
     assert all(task.accuracy > 85 for task in model.tasks)
     assert model.task("high").inherited_from == ("mid", "low")
     assert (taught / "model" / "model.json").stat().st_size < 6000
     new = asked(tuple(range(8)))
-    answers = Predictor(taught / "model").predict([picture for picture, _ in new])
+    answers = Model(taught / "model").predict([picture for picture, _ in new])
     owners = ["low", "low", "low", "mid", "mid", "high", "high", "high"]
     pairs = [(answer, label) for answer, (_, label) in zip(answers, new, strict=True)]
     named = [answer.task == owners[label] for answer, label in pairs]
@@ -62,7 +62,7 @@ def test_old_tickets_keep_every_bit_though_the_network_grows(tmp_path: Path) -> 
         grown = grown or any(learned.grown)
         assert min(learned.room.values()) >= 0
     assert grown
-    assert max(Model.open(model).description.units) > 8
+    assert max(ModelFolder.open(model).description.units) > 8
 
 
 def test_learning_is_the_same_twice(taught: Path, tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_events_tell_it_all(taught: Path, tmp_path: Path, accepted: Callable[...
         shapes = [layer["blocks"] for layer in begins["layers"]]
         assert [len(units) for units in event["winners"]] == shapes
         assert all(0 <= unit < 8 for units in event["winners"] for unit in units)
-        assert all(0 < sure <= 1 for sure in event["sure"])
+        assert all(0 < value <= 1 for value in event["confidence"])
         assert event["seconds_left"] >= 0
-    assert steps[-1]["winners"] == Model.open(tmp_path / "m").winners("mid")
+    assert steps[-1]["winners"] == ModelFolder.open(tmp_path / "m").winners("mid")
     assert not steps[-1]["competing"]
     assert any(event["event"] == "validation" for event in events)
 
@@ -106,7 +106,7 @@ def test_minutes_are_kept(taught: Path, tmp_path: Path) -> None:
     assert learned.facts.seconds < 3.5
     with pytest.raises(RivalsError, match="allow more"):
         teach(taught / "mid", tmp_path / "model", minutes=0.0001)
-    assert [task.name for task in Model.open(tmp_path / "model").tasks] == ["low"]
+    assert [task.name for task in ModelFolder.open(tmp_path / "model").tasks] == ["low"]
 
 
 def test_memory_is_kept(taught: Path, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_fewer_pictures_are_told(taught: Path, tmp_path: Path) -> None:
     picture = budget.COPIES * 3 * 256 * 256 / 1e6
     least = (peak_memory() + budget.ENGINE + 256 * 256 * budget.MEASURED) / 1e6
     learned = teach(taught / "low", tmp_path / "m", size=256, network="conv-small", epochs=1,
-                    grey=False, ram=least + 120 * picture, watcher=told.append)  # fmt: skip
+                    grey=False, ram=least + 120 * picture, listener=told.append)  # fmt: skip
     (fewer,) = [event for event in told if event["event"] == "fewer"]
     assert fewer["of"] == 180
     assert fewer["images"] == learned.facts.images + learned.facts.held < 180
@@ -168,9 +168,19 @@ def test_an_interruption_leaves_the_model(taught: Path, tmp_path: Path, tree: Tr
         (["--name", "low", "--again"], "its classes must be the same"),
         (["--name", "new", "--minutes", "-1"], "--minutes is -1.0"),
         (["--name", "new", "--epochs", "0"], "--epochs is 0"),
-        (["--name", "new", "--augment", "wild"], "augmentation is 'wild'"),
+        (
+            ["--name", "new", "--augment", "wild"],
+            "--augment is 'wild'; use none, flip",
+        ),
         (["--name", "new", "--threads", "0"], "--threads is 0"),
         (["--name", "a\nb"], "characters that cannot be shown"),
+        (["--name", "../../etc"], "The task '../../etc' has a name with / or \\ or a dot"),
+        (["--name", "a\\b"], "a name must not look like a path"),
+        (["--name", ".hidden"], "a name must not look like a path"),
+        (["--name", "new", "--size", "16"], "--size 16 is for a new model, but"),
+        (["--name", "new", "--network", "lenet"], "was made with network mlp; leave it out"),
+        (["--name", "new", "--seed", "1"], "--seed 1 is for a new model"),
+        (["--name", "new", "--device", "tpu"], "There is no device named 'tpu'"),
     ],
 )
 def test_wrong_wishes(
@@ -226,10 +236,62 @@ def test_errors_are_events_too(taught: Path, capsys: pytest.CaptureFixture[str])
     assert "inside the folder" in event["sentence"]
 
 
+def test_a_model_with_colours_stays_so(
+    taught: Path, tmp_path: Path, refused: Refused, tree: Tree, accepted: Callable[..., str]
+) -> None:
+    model = tmp_path / "m"
+    teach(taught / "low", model, grey=None, epochs=1)
+    before = tree(model)
+    words = ["learn", taught / "mid", "--model", model, "--epochs", "1"]
+    assert "--grey is for a new model, but" in refused(*words, "--grey")
+    assert tree(model) == before
+    accepted(*words, "--size", "8", "--network", "mlp", "--seed", "0")  # just as it was made
+    assert [task.name for task in ModelFolder.open(model).tasks] == ["low", "mid"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--epochs", "0"], "--epochs is 0, but must be at least 1"),
+        (["--augment", "wild"], "--augment is 'wild'; use none, flip"),
+        (["--seed", "-1"], "--seed is -1"),
+    ],
+)
+def test_options_are_checked_before_pictures_are_read(
+    tmp_path: Path, refused: Refused, words: list[str], sentence: str
+) -> None:
+    """The folder is not there, but that is not what is said."""
+    assert sentence in refused("learn", tmp_path / "nowhere", "--model", tmp_path / "m", *words)
+    assert not (tmp_path / "m").exists()
+
+
+def test_accuracy_is_shown_with_its_interval(
+    taught: Path, tmp_path: Path, accepted: Callable[..., str]
+) -> None:
+    said = accepted("learn", taught / "low", "--model", tmp_path / "m", *WORDS)
+    facts = ModelFolder.open(tmp_path / "m").task("low")
+    shown = plus_minus(facts.accuracy, facts.held)
+    assert f"Accuracy {shown} on {facts.held} held-out pictures." in said
+    assert f"Next: rivals predict PICTURE --model {tmp_path / 'm'}" in said
+    assert shown in accepted("info", tmp_path / "m")
+
+
+@pytest.mark.parametrize("size", [8, 17])
+@pytest.mark.parametrize("network", ["conv-small", "lenet", "mlp", "resnet-small"])
+def test_every_network_takes_every_size(
+    taught: Path, tmp_path: Path, network: str, size: int
+) -> None:
+    teach(taught / "mid", tmp_path / "m", network=network, size=size, epochs=1, grey=False)
+    (picture, _), *_ = asked((3,))
+    assert Model(tmp_path / "m").predict(picture).task == "mid"
+    shape = Model(tmp_path / "m").ticket("mid").input_shape
+    assert shape == (3, size, size)
+
+
 @pytest.mark.parametrize("network", ["conv-small", "lenet", "resnet-small"])
 def test_every_network_can_be_taught(taught: Path, tmp_path: Path, network: str) -> None:
     teach(taught / "mid", tmp_path / "m", network=network, size=16, epochs=1, grey=False)
-    model = Model.open(tmp_path / "m")
+    model = ModelFolder.open(tmp_path / "m")
     ticket = model.ticket("mid")
     images = torch.randint(0, 256, (3, 3, 16, 16), dtype=torch.uint8)
     ticket.verify(images, lambda x: model.method.masked_logits(x, "mid"))

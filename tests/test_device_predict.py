@@ -16,8 +16,8 @@ from PIL import Image
 
 from rivals.cli.main import main
 from rivals.edge.artefact import load
-from rivals.model.folder import Model
-from rivals.model.predictor import Predictor
+from rivals.model.folder import ModelFolder
+from rivals.model.model import Model
 from teaching import asked, folder, teach
 
 Accepted = Callable[..., str]
@@ -98,7 +98,7 @@ def test_the_task_may_be_given(taught: Path, accepted: Accepted, refused: Refuse
 
 
 def test_strangers_are_refused(taught: Path) -> None:
-    predictor = Predictor(taught / "model")
+    predictor = Model(taught / "model")
     known = [picture for picture, _ in asked((0, 1, 6, 7, 8), first=70)]
     noise = np.random.default_rng(0).integers(0, 256, (100, 8, 8), np.uint8)
     strange = [Image.fromarray(each) for each in noise]
@@ -135,6 +135,8 @@ def test_wrong_models(taught: Path, tmp_path: Path, refused: Refused) -> None:
     picture = next((taught / "new" / "low" / "digit 0").iterdir())
     assert "holds no model" in refused("predict", picture, "--model", tmp_path)
     assert "no artefact" in refused("predict", picture, "--model", tmp_path / "gone.onnx")
+    said = refused("predict", picture, "--model", tmp_path / "gone")
+    assert f"There is no model {tmp_path / 'gone'}; make one with `rivals learn" in said
     assert "choose one" in refused("predict", picture, "--model", tmp_path, "--json", "--csv")
     assert "--threads is 0" in refused("predict", picture, "--model", tmp_path, "--threads", "0")
 
@@ -196,7 +198,7 @@ def test_all_tasks_in_one_file(taught: Path, ticket: Path, accepted: Accepted) -
 
 
 def test_the_card_says_how_good_it_is(taught: Path, ticket: Path) -> None:
-    facts = Model.open(taught / "model").task("high")
+    facts = ModelFolder.open(taught / "model").task("high")
     assert load(ticket).card.accuracy == pytest.approx(facts.accuracy)
 
 
@@ -206,7 +208,7 @@ def test_info(taught: Path, accepted: Accepted) -> None:
         "low",
         "high",
         "digit 6, digit 7, digit 8",
-        "Free edges",
+        "Free weights",
         "Winners of layer 2: 100 blocks",
     ):
         assert word in said

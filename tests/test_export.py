@@ -277,8 +277,8 @@ def test_words_that_make_no_sense(
         (["--model", ticket, "--task", "x", "--to", "onnx", "t.onnx"], f"the ticket of '{TASK}'"),
         (["--model", ticket, "--to", "onnx-int8", "t.onnx"], "name a folder of them with --images"),
         (["--to", "onnx", "t.onnx"], ". holds neither a model, a run nor a ticket"),
-        (["--model", "nowhere", "--to", "onnx", "t.onnx"], "nowhere cannot be read"),
-        (["--model", "file", "--to", "onnx", "t.onnx"], "file cannot be read (Not a directory)"),
+        (["--model", "nowhere", "--to", "onnx", "t.onnx"], "no folder nowhere; make a model"),
+        (["--model", "file", "--to", "onnx", "t.onnx"], "file is a file, but the folder of"),
         ([*run, "--task", TASK, "t.onnx"], "Missing option '--to'"),
         ([*run, "--task", TASK, "--to", "onnx"], "Missing argument"),
     ]:

@@ -1,4 +1,4 @@
-"""`rivals bench`: what training, tickets and memory cost here, against the targets."""
+"""`rivals bench`: the cost of training, tickets and memory on this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from rivals.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,10 +19,10 @@ def bench(
     suite: Annotated[
         str, typer.Option(help="train, memory, tickets, growth, load, deploy, or all.")
     ] = "all",
-    repeat: Annotated[int, typer.Option(help="Turns of each variant; medians are shown.")] = 15,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    repeat: Annotated[int, typer.Option(help="Repetitions; medians are shown.")] = 15,
+    as_json: JsonOption = False,
 ) -> int:
-    """Measure what training, tickets and memory cost on this machine, against the targets."""
+    """Measure the cost of training, tickets and memory. Each value has a target."""
     from rich.console import Console
 
     from rivals.experiment.bench.machine import machine

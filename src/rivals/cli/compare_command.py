@@ -1,10 +1,9 @@
-"""`rivals compare`: methods × seeds × benchmarks, as many runs at a time as there are cores."""
+"""`rivals compare`: methods × seeds × benchmarks, one process per core."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
@@ -12,6 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rivals.cli.options import (
+    DataOption,
+    JsonOption,
+    SaveOption,
+    SetOption,
+    use_data_folder,
+)
 from rivals.errors import RivalsError
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ def compare(
     ] = None,
     benchmarks: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Streams: cifar100,pmnist; folder:PATH; module:name."),
+        typer.Option(metavar="A,B", help="Benchmarks: cifar100,pmnist; folder:PATH; module:name."),
     ] = None,
     methods: Annotated[
         str | None, typer.Option(metavar="A,B", help="Methods, e.g. twta,finetune; or all.")
@@ -33,15 +39,17 @@ def compare(
         str | None,
         typer.Option(metavar="0,1", help="Seeds: 0,1,2 or 0-2. A single 2 means seed 2 alone."),
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="The recipe of all of them.")] = None,
+    preset: Annotated[str | None, typer.Option(help="The recipe, the same for all runs.")] = None,
     on: Annotated[
         str | None,
-        typer.Option(help="Images to measure accuracy on: test, or validation to choose settings."),
+        typer.Option(
+            help="Measure accuracy on test images, or on validation images to choose settings."
+        ),
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
+    set_: SetOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the runs; each has a folder in it.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the runs, one folder each.")] = None,
     workers: Annotated[
         int | None, typer.Option(help="Runs at a time; default: the number of cores.")
     ] = None,
@@ -49,37 +57,37 @@ def compare(
     address: Annotated[
         str | None, typer.Option(help="Address of a Ray cluster; without it Ray starts here.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
-    save_every: Annotated[
-        float, typer.Option(help="Seconds between two checkpoints inside a task.")
-    ] = 30.0,
+    data: DataOption = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where to train: cpu (default), cuda, mps or auto.")
+    ] = None,
+    save_every: SaveOption = 30.0,
     bands: Annotated[
         Path | None,
         typer.Option(metavar="FILE.csv", help="Write expected and measured values as a table."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcomes as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> int:
-    """Run a grid of methods, seeds and benchmarks; finished runs are kept, others resume."""
+    """Run every method with every seed on every benchmark. Finished runs are not repeated."""
     from rivals.cli.compare_screen import CompareScreen
-    from rivals.cli.run_command import StopSign
+    from rivals.cli.stop_signals import StopRequest
     from rivals.experiment.grid.comparison import run_grid
     from rivals.experiment.grid.expectations import as_rows, verdicts
     from rivals.experiment.grid.variants import variants
 
     options = {"benchmarks": benchmarks, "methods": methods, "seeds": seeds, "preset": preset}
-    runs = _planned(grid, {**options, "set": set_ or None, "on": on})
-    if data is not None:
-        if not data.is_dir():
-            raise RivalsError(f"{data} is no folder; --data names the folder of the data sets.")
-        os.environ["RIVALS_DATA"] = str(data.resolve())
+    runs = _planned(grid, {**options, "set": set_ or None, "on": on, "device": device})
+    use_data_folder(data)
     folder = (out or Path("runs") / (grid.stem if grid else "compare")).absolute()
-    screen, stop = CompareScreen(runs, folder, quiet=as_json), StopSign()
+    screen, stop = CompareScreen(runs, folder, quiet=as_json), StopRequest()
     if seeds is not None:
         screen.explain_seeds(seeds)
     # Ray prints to standard output, which must hold nothing but JSON.
     quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
     with stop, screen.opened(), quiet:
-        comparison = run_grid(runs, folder, workers, engine, address, save_every, screen, stop.seen)
+        comparison = run_grid(
+            runs, folder, workers, engine, address, save_every, screen, stop.asked
+        )
     outcomes = [comparison.outcomes[run] for run in runs]
     found, rows = verdicts(runs, folder), variants(outcomes)
     if bands is not None:
@@ -100,7 +108,7 @@ def compare(
         screen.variants(rows)
         screen.bands(found)
         screen.next_step(outcomes)
-    if stop.seen():
+    if stop.asked():
         return 130
     failed = any(outcome.status == "failed" for outcome in outcomes)
     return int(failed or not all(verdict.holds for verdict in found))
@@ -129,13 +137,18 @@ def _planned(grid: Path | None, options: dict[str, Any]) -> list[PlannedRun]:
     if grid is not None:
         _check_file(grid)
         if given:
-            raise RivalsError(f"{grid} says what to run; leave out --{given[0]}, or the file.")
+            raise RivalsError(
+                f"The file {grid} says what to run; leave out --{given[0]}, or the file."
+            )
         return from_file(grid)
     if options["benchmarks"] is None:
-        raise RivalsError("Nothing is named to run; give --benchmarks and --methods, or a file.")
+        raise RivalsError(
+            "There is nothing to run; give --benchmarks and --methods, or a grid file."
+        )
     return from_words(
         options["benchmarks"], options["methods"] or "twta", options["seeds"] or "0",
         options["preset"] or "default", options["set"] or [], options["on"] or "test",
+        options["device"] or "cpu",
     )  # fmt: skip
 
 

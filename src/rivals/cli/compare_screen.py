@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class CompareScreen:
-    """Sstatuses progress bars on a terminal; elsewhere a line for each run that ends."""
+    """Progress bars on a terminal; elsewhere a line for each run that ends."""
 
     def __init__(self, runs: list[PlannedRun], out: Path, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, markup=False, emoji=False)
         self.messages = Console(
             stderr=True, quiet=quiet, highlight=False, markup=False, emoji=False
         )
-        self.lively = self.console.is_terminal and not quiet
+        self.interactive = self.console.is_terminal and not quiet
         self.runs, self.out = runs, out
         kinds = dict.fromkeys(run.on for run in runs)
         self.images = " and ".join(f"{kind} images" for kind in kinds)
@@ -39,7 +39,7 @@ class CompareScreen:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Show the bars while there are runs."""
-        if not self.lively:
+        if not self.interactive:
             yield
             return
         columns = (
@@ -167,4 +167,6 @@ class CompareScreen:
         self.console.print(table)
         outside = sum(not each.holds for each in verdicts)
         if outside:
-            self.messages.print(f"{outside} of {len(verdicts)} are not as expected.")
+            self.messages.print(
+                f"{outside} of {len(verdicts)} values are outside the expected range."
+            )

@@ -1,4 +1,4 @@
-"""`rivals data`: which data sets are here, where they come from, on what terms; `get`, `check`."""
+"""`rivals data`: list the data sets, download them (`get`) and verify them (`check`)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rivals.cli.options import DataOption, JsonOption
+
 if TYPE_CHECKING:
     from rivals.streams.data.status import Status
 
-app = typer.Typer(help="Which data sets are here, and where the others come from.")
-
-Root = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="Folder with the data sets.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+app = typer.Typer(help="List, download and verify data sets.")
 
 
 def _use(data: Path | None) -> None:
@@ -24,7 +21,7 @@ def _use(data: Path | None) -> None:
 
     if data is not None:
         if data.exists() and not data.is_dir():
-            raise RivalsError(f"--data is {data}, a file, but a folder was expected.")
+            raise RivalsError(f"{data} is a file, but --data needs a folder.")
         use(data)
 
 
@@ -66,13 +63,13 @@ def _print(found: list[Status], as_json: bool, thorough: bool) -> None:
             typer.echo(f"               {status.dataset.home} ({status.dataset.terms})")
     if not thorough:
         typer.echo(
-            "\n`rivals data get NAME` fetches one, `rivals data check` verifies what is here."
+            "\n`rivals data get NAME` downloads one, `rivals data check` verifies the local files."
         )
 
 
 @app.callback(invoke_without_command=True)
-def show(context: typer.Context, data: Root = None, json: Json = False) -> None:
-    """List every data set: absent, complete or subset, its home and its terms."""
+def show(context: typer.Context, data: DataOption = None, json: JsonOption = False) -> None:
+    """List all data sets: whether they are here, their source and their terms of use."""
     _use(data)
     if context.invoked_subcommand is not None:
         return
@@ -84,9 +81,9 @@ def show(context: typer.Context, data: Root = None, json: Json = False) -> None:
 
 @app.command("get")
 def get_data(
-    name: Annotated[str, typer.Argument(help="A data set, as `rivals data` lists it.")],
-    data: Root = None,
-    json: Json = False,
+    name: Annotated[str, typer.Argument(help="Name of a data set, as listed by `rivals data`.")],
+    data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Download a data set from its official address, and check it."""
     _use(data)
@@ -106,10 +103,10 @@ def get_data(
 @app.command("check")
 def check_data(
     name: Annotated[str, typer.Argument(help="Only this data set.")] = "",
-    data: Root = None,
-    json: Json = False,
+    data: DataOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Verify what is here: sum every file, decode every image."""
+    """Verify the local files: check every checksum and decode every image."""
     _use(data)
     from rivals.errors import RivalsError
     from rivals.streams.data.catalogue import CATALOGUE, dataset

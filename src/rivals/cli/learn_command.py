@@ -1,87 +1,134 @@
-"""`rivals learn`: one new task from a folder of pictures."""
+"""`rivals learn` and `rivals drop`: add a task to a model, or delete one."""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rivals.cli.options import DeviceOption, JsonOption, ThreadsOption, check_threads
 from rivals.errors import RivalsError
 
-STARTED = time.monotonic()
+STARTED = time.monotonic()  # --minutes includes the start of the program
 
 
 def learn(
     folder: Annotated[Path, typer.Argument(help="A folder with a subfolder for each class.")],
-    model: Annotated[Path, typer.Option(help="The model's folder; made if it is not there.")],
-    name: Annotated[str | None, typer.Option(help="The task; default: the folder's name.")] = None,
+    model: Annotated[Path, typer.Option(help="Folder of the model; created if it is missing.")],
+    name: Annotated[
+        str | None, typer.Option(help="Name of the task; default: the name of the folder.")
+    ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="More pictures of a task that is known.")
+        bool, typer.Option("--again", help="Train a known task further with more pictures.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse a folder with files that cannot be learned.")
+        bool, typer.Option("--strict", help="Refuse a folder with unreadable files.")
     ] = False,
-    minutes: Annotated[float | None, typer.Option(help="Time for all of it, at most.")] = None,
-    ram: Annotated[float | None, typer.Option(help="Memory in MB, at most.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time limit.")] = None,
+    ram: Annotated[float | None, typer.Option(help="Memory limit in MB.")] = None,
     network: Annotated[
-        str | None,
-        typer.Option(help="Of a new model: conv-small, lenet, mlp or resnet-small."),
+        str | None, typer.Option(help="New model only: conv-small, lenet, mlp or resnet-small.")
     ] = None,
     size: Annotated[
-        int | None, typer.Option(help="Of a new model: pixels a side that it looks at.")
+        int | None, typer.Option(help="New model only: width and height of its input in pixels.")
     ] = None,
-    grey: Annotated[bool, typer.Option("--grey", help="Of a new model: without colours.")] = False,
+    grey: Annotated[bool, typer.Option("--grey", help="New model only: without colours.")] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Of a new model: all randomness comes from it; default 0.")
+        int | None, typer.Option(help="New model only: seed of all randomness; default 0.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="How often each picture is shown.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the pictures; default: by their number.")
+    ] = None,
     augment: Annotated[
-        str | None, typer.Option(help="Move or mirror pictures: none, flip, crop or crop-flip.")
+        str | None, typer.Option(help="Augmentation: none, flip, crop or crop-flip.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print events, a line of JSON each.")] = (
-        False
-    ),
+    device: DeviceOption = "cpu",
+    threads: ThreadsOption = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON for each event.")
+    ] = False,
 ) -> int:
-    """Teach a model the task in FOLDER; what it knows already keeps every bit."""
-    from rivals.cli.json_lines import JsonLines
-    from rivals.cli.run_command import StopSign
+    """Learn the pictures in FOLDER as a new task. Earlier tasks do not change."""
+    from rivals.cli.stop_signals import StopRequest
 
-    display: Any
-    if as_json:
-        display = JsonLines()
-    else:
-        from rivals.cli.learn_screen import LearnScreen
-
-        display = LearnScreen(folder, model)
-    stop = StopSign()
+    screen, stop = _screen(model, as_json), StopRequest()
     try:
-        with stop, display:
+        with stop, screen:
+            check_threads(threads)
             import torch
 
             from rivals.errors import Interrupted
             from rivals.model.model import Model
 
-            if not 1 <= threads <= 1024:
-                raise RivalsError(f"--threads is {threads}, but must be at least 1.")
             torch.set_num_threads(threads)
             try:
                 Model(model, device=device).learn(
                     folder, name, again=again, strict=strict, minutes=minutes, ram=ram,
                     network=network, size=size, grey=grey or None, seed=seed, epochs=epochs,
-                    augmentation=augment, listener=display, asked_to_stop=stop.seen,
+                    augmentation=augment, listener=screen, asked_to_stop=stop.asked,
                     started=STARTED,
                 )  # fmt: skip
             except Interrupted:
-                display({"event": "stopped"})
+                screen({"event": "stopped"})
                 return 130
     except RivalsError as error:
-        if not as_json:
-            raise
-        typer.echo(json.dumps({"event": "error", "sentence": str(error)}))
-        return 2
+        return _error(error, as_json)
     return 0
+
+
+def drop(
+    task: Annotated[str, typer.Argument(help="Name of the task.")],
+    model: Annotated[Path, typer.Option(help="Folder of the model.")],
+    as_json: JsonOption = False,
+) -> int:
+    """Delete TASK from a model. The other tasks do not change."""
+    from rivals.model.model import Model
+
+    try:
+        dropped = Model(model).drop(task)
+    except RivalsError as error:
+        return _error(error, as_json)
+    if as_json:
+        typer.echo(json.dumps(dropped.to_dict()))
+        return 0
+    typer.echo(f"Deleted the task '{task}' from {model}: {dropped.freed:,} bytes less.")
+    if dropped.heirs:
+        names = [f"'{name}'" for name in dropped.heirs]
+        listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        typer.echo(f"What {listed} learned from it stays there: training started with its weights.")
+    return 0
+
+
+class JsonLines:
+    """Prints every event as one line of JSON."""
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+
+    def __enter__(self) -> JsonLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _screen(model: Path, as_json: bool) -> Any:
+    """Where the events of learning go; a program that reads JSON needs no progress bar."""
+    if as_json:
+        return JsonLines()
+    from rivals.cli.learn_screen import LearnScreen
+
+    return LearnScreen(model)
+
+
+def _error(error: RivalsError, as_json: bool) -> int:
+    """With --json an error is an event, too."""
+    if not as_json:
+        raise error
+    typer.echo(json.dumps({"event": "error", "sentence": str(error)}))
+    return 2

@@ -1,4 +1,4 @@
-"""What a person sees of learning: a bar with the time left, and what came of it."""
+"""What a person sees of learning: a progress bar, then a summary."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-LISTED = 10  # files that are left out, shown one by one
+from rivals.model.testing import plus_minus
+
+MOST_FILES = 10  # skipped files that are listed
+REASONS = {
+    "planned": "",
+    "no-longer-better": " Stopped early: the accuracy no longer improved.",
+    "minutes": " Stopped early: the time limit was reached.",
+}
 
 
 class LearnScreen:
-    """A watcher that shows progress where there is a terminal, and a summary everywhere."""
+    """Shows a progress bar on a terminal, and a summary everywhere."""
 
-    def __init__(self, folder: Path, model: Path) -> None:
-        self.folder, self.model = folder, model
+    def __init__(self, model: Path) -> None:
+        self.model = model
         self.console = Console(highlight=False, markup=False, emoji=False)
         columns = (
             TextColumn("{task.description}", markup=False),
@@ -26,7 +33,8 @@ class LearnScreen:
             *columns, console=self.console, transient=True, disable=not self.console.is_terminal
         )
         self.bar = self.progress.add_task("starting", total=None, numbers="")
-        self.held = ""
+        self.held = 0  # pictures
+        self.validation = ""
 
     def __enter__(self) -> LearnScreen:
         self.progress.start()
@@ -40,7 +48,7 @@ class LearnScreen:
         if handler:
             handler(event)
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         self.console.print(text, soft_wrap=True)
 
     def on_reading(self, event: dict[str, Any]) -> None:
@@ -51,73 +59,72 @@ class LearnScreen:
         )  # fmt: skip
 
     def on_fewer(self, event: dict[str, Any]) -> None:
-        self.say(
-            f"Learning from {event['images']:,} of {event['of']:,} pictures, chosen by chance: "
+        self.print(
+            f"Learning from {event['images']:,} of {event['of']:,} pictures, chosen at random: "
             "more do not fit into memory."
         )
 
     def on_left_out(self, event: dict[str, Any]) -> None:
         files = event["files"]
-        self.say(f"Left out {len(files):,} file{'' if len(files) == 1 else 's'}:")
-        for each in files[:LISTED]:
+        self.print(f"Skipped {len(files):,} file{'' if len(files) == 1 else 's'}:")
+        for each in files[:MOST_FILES]:
             why = each["why"]
-            self.say(f"  {why}" if each["path"] in why else f"  {each['path']}: {why}")
-        if len(files) > LISTED:
-            self.say(f"  and {len(files) - LISTED:,} more (--json lists all)")
+            self.print(f"  {why}" if each["path"] in why else f"  {each['path']}: {why}")
+        if len(files) > MOST_FILES:
+            self.print(f"  and {len(files) - MOST_FILES:,} more (--json lists all)")
 
     def on_grows(self, event: dict[str, Any]) -> None:
         sizes = ", ".join(
-            f"{a} → {b}" if a != b else f"{b}"
-            for a, b in zip(event["before"], event["units"], strict=True)
+            f"{before} → {after}" if before != after else f"{after}"
+            for before, after in zip(event["before"], event["units"], strict=True)
         )
-        self.say(f"Room ran short, so the network grew: rivals in a block, by layer: {sizes}.")
+        self.print(f"The network was nearly full and grew; units of a block, by layer: {sizes}.")
 
     def on_begins(self, event: dict[str, Any]) -> None:
-        self.say(
+        self.held = event["held"]
+        self.print(
             f"Learning '{event['task']}': {len(event['classes'])} classes, {event['images']:,} "
-            f"pictures to learn from, {event['held']:,} held out."
+            f"pictures for training, {event['held']:,} held out to measure accuracy."
         )
 
     def on_step(self, event: dict[str, Any]) -> None:
         phase = "competing" if event["competing"] else "training"
-        numbers = f"{event['accuracy']:.0f} % right{self.held}, {event['seconds_left']:.0f} s left"
+        numbers = (
+            f"accuracy {event['accuracy']:.0f} %{self.validation}, "
+            f"{event['seconds_left']:.0f} s left"
+        )
         self.progress.update(
             self.bar, description=phase, completed=event["step"], total=event["steps"],
             numbers=numbers,
         )  # fmt: skip
 
     def on_validation(self, event: dict[str, Any]) -> None:
-        self.held = f", held out {event['accuracy']:.0f} %"
+        self.validation = f", held out {plus_minus(event['accuracy'], self.held)}"
 
     def on_stopped(self, event: dict[str, Any]) -> None:
         self.progress.stop()
         Console(stderr=True, highlight=False, markup=False).print(
-            "Stopped; the model is as it was.", soft_wrap=True
+            "Stopped; the model was not changed.", soft_wrap=True
         )
 
     def on_done(self, event: dict[str, Any]) -> None:
         self.progress.stop()
         if not event["kept"]:
-            self.say(
-                f"The new pictures made it no better (before: {event['before']:.1f} % of those "
-                "held out), so the model was left as it was."
+            self.print(
+                "The model was not changed: with the new pictures, accuracy on the held-out ones "
+                f"fell below the {event['before']:.1f} % it had before."
             )
             return
-        ends = {
-            "planned": "",
-            "no-longer-better": " Stopped early: the held-out pictures got no better.",
-            "minutes": " Stopped early: the minutes are used up.",
-        }
         before = "" if event["before"] is None else f" (before: {event['before']:.1f} %)"
-        lowest = min(event["room"].values())
-        self.say(
-            f"{event['accuracy']:.1f} % of the {event['held']:,} held-out pictures are right"
-            f"{before}.{ends[event['stopped']]}"
+        self.print(
+            f"Accuracy {plus_minus(event['accuracy'], event['held'])} on {event['held']:,} "
+            f"held-out pictures{before}.{REASONS[event['stopped']]}"
         )
         if event["repeated"]:
-            self.say(f"{event['repeated']:,} pictures were there twice and counted once.")
-        self.say(
-            f"It took {event['seconds']:.0f} s and {event['bytes']:,} bytes; its ticket has "
-            f"{event['weights']:,} weights. Free room: {100 * lowest:.0f} % in the fullest layer."
+            self.print(f"{event['repeated']:,} pictures occurred twice and were used once.")
+        self.print(
+            f"It took {event['seconds']:.0f} s and {event['bytes']:,} bytes; the ticket has "
+            f"{event['weights']:,} weights. Free weights in the fullest layer: "
+            f"{100 * min(event['room'].values()):.0f} %."
         )
-        self.say(f"Ask it: rivals predict PICTURE --model {self.model}")
+        self.print(f"Next: rivals predict PICTURE --model {self.model}")

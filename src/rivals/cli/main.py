@@ -1,74 +1,103 @@
-"""The command line: one verb per file; a user's mistake is one sentence and exit status 2."""
+"""The command line. A user's mistake is one sentence on standard error and exit status 2."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from rivals.cli.bench_command import bench
 from rivals.cli.compare_command import compare
 from rivals.cli.data_command import app as data
-from rivals.cli.drop_command import drop
 from rivals.cli.export_command import export
 from rivals.cli.info_command import info
-from rivals.cli.learn_command import learn
+from rivals.cli.learn_command import drop, learn
 from rivals.cli.predict_command import predict
 from rivals.cli.report_command import report
-from rivals.cli.run_command import run
+from rivals.cli.run_command import EPILOG, run
 from rivals.cli.serve_command import serve
+from rivals.cli.test_command import measure_accuracy
 from rivals.errors import RivalsError
 
 EXAMPLES = """\
-rivals: continual learning on small devices. Rival units compete for each task; the winners ship.
+rivals: continual learning on small devices.
 
-  rivals learn parts --model model                      teach a device a folder of pictures
-  rivals predict new.jpg --model model                  ask it
-  rivals drop parts --model model                       take a task out, exactly
-  rivals run digits                                     learn five tasks from the bundled digits
-  rivals run digits-permuted --method finetune          the same machinery, forgetting
+A model of your own pictures:
+  rivals learn photos/parts --model model               learn a folder of pictures as a new task
+  rivals test photos/held-out --model model             accuracy, class by class
+  rivals predict new.jpg --model model                  the class of a picture
+  rivals drop parts --model model                       delete a task; the others do not change
+  rivals export --model model --task parts parts.onnx   a file for a device
+  rivals serve --model model                            a local page to train and try a model
+
+Experiments:
+  rivals run digits                                     five tasks of bundled pictures
+  rivals run digits --method finetune                   the same with another method
   rivals run digits --set epochs=5 --set units=4        change any setting
-  rivals run digits --out DIR --resume                  go on after a stop or a crash
-  rivals compare --benchmarks digits --seeds 0-2        a grid of methods and seeds, on all cores
-  rivals report runs/compare --out report               tables, plots and one page of many runs
-  rivals info runs/digits-twta-default-0                what a run, or a ticket of it, holds
-  rivals export --model DIR --task 4-5 --to onnx t.onnx a file for a device, checked
-  rivals serve --model parts                            a page to teach, try and take away
-  rivals data                                           which data sets are there
-  rivals bench --suite train                            what training costs, against dense ones
+  rivals run digits --out DIR --resume                  continue a stopped run
+  rivals compare --benchmarks digits --seeds 0-2        many methods and seeds, on all cores
+  rivals report runs/compare --out report               tables, plots and a page from runs
+  rivals info runs/digits-twta-default-0                what a model, a run or a ticket holds
+  rivals info --settings twta                           the settings of a method
+  rivals data                                           the data sets and where they come from
+  rivals bench --suite train                            the cost of training on this machine
 
-`rivals VERB --help` tells the rest.
+`rivals VERB --help` lists all options of a verb.
 """
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=False, rich_markup_mode=None,
+    add_completion=True, no_args_is_help=False, rich_markup_mode=None,
     help="Continual learning on small devices.",
 )  # fmt: skip
 app.command("learn")(learn)
+app.command("test")(measure_accuracy)
 app.command("predict")(predict)
 app.command("drop")(drop)
-app.command("run")(run)
 app.command("info")(info)
-app.command("compare")(compare)
-app.command("report")(report)
 app.command("export")(export)
-app.command("bench")(bench)
 app.command("serve")(serve)
+app.command("run", epilog=EPILOG)(run)
+app.command("compare", epilog=EPILOG)(compare)
+app.command("report")(report)
+app.command("bench")(bench)
 app.add_typer(data, name="data")
 
 
+def print_version(wanted: bool) -> None:
+    """The versions of rivals, torch and Python; torch itself is not imported."""
+    if not wanted:
+        return
+    import platform
+    from importlib import metadata
+
+    from rivals import __version__
+
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch = "not installed"
+    typer.echo(f"rivals {__version__}, torch {torch}, Python {platform.python_version()}")
+    raise typer.Exit
+
+
 @app.callback(invoke_without_command=True)
-def bare(context: typer.Context) -> None:
+def bare(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
     """Continual learning on small devices."""
     if context.invoked_subcommand is None:
         typer.echo(EXAMPLES, nl=False)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a verb; every mistake of the user's ends in one sentence and status 2."""
+    """Run a verb and exit with its status."""
     try:
-        status = app(args=arguments, standalone_mode=False)
+        status = app(args=arguments, standalone_mode=False, prog_name="rivals")
     except RivalsError as error:
         status = _fail(str(error))
     except (typer.Abort, KeyboardInterrupt):
@@ -76,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         status = 0
     except Exception as error:
-        # Whatever is wrong with the words themselves; its class is private to the library.
+        # A mistake in the arguments; its class is private to the library.
         if not hasattr(error, "format_message"):
             raise
         status = _fail(_usage(error))
@@ -90,8 +119,8 @@ def _fail(sentence: str) -> int:
 
 def _usage(error: Any) -> str:
     context = getattr(error, "ctx", None)
-    where = context.command_path if context else "rivals"
-    return f"{error.format_message().rstrip('.?')}; `{where} --help` lists what there is."
+    command = context.command_path if context else "rivals"
+    return f"{error.format_message().rstrip('.?')}; see `{command} --help`."
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`rivals predict`: what is on pictures, asked of a model or of an exported ticket."""
+"""`rivals predict`: the class of pictures, from a model or from an exported file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
+from rivals.cli.options import ThreadsOption, check_formats, check_threads
 from rivals.errors import RivalsError
 
 if TYPE_CHECKING:
@@ -27,47 +28,52 @@ FIELDS = ("image", "task", "label", "confidence", "rejected", "error")
 
 def predict(
     images: Annotated[
-        list[str], typer.Argument(help="Pictures or folders of them; - reads a list from stdin.")
+        list[str],
+        typer.Argument(help="Pictures or folders of pictures; - reads a list from stdin."),
     ],
-    model: Annotated[Path, typer.Option(help="A model's folder, or an exported ticket.")],
-    task: Annotated[str | None, typer.Option(help="The task; default: the likeliest.")] = None,
+    model: Annotated[Path, typer.Option(help="Folder of a model, or an exported file.")],
+    task: Annotated[
+        str | None, typer.Option(help="The task; default: the model finds it for each picture.")
+    ] = None,
     reject: Annotated[
         float | None,
         typer.Option(
             metavar="P",
-            help="Answer 'none of these' to what looks less familiar than all but a share P of "
-            "the pictures held out at learning: 0.05 refuses about 5 % of the known ones.",
+            help="Answer 'none of these' for unfamiliar pictures. P is the share of known "
+            "pictures that may be rejected by mistake, e.g. 0.05.",
         ),
     ] = None,
-    threads: Annotated[int, typer.Option(help="Threads of the runtime.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for a picture.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="A line of CSV for a picture.")] = False,
+    threads: ThreadsOption = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON per picture.")
+    ] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print one line of CSV per picture.")
+    ] = False,
 ) -> int:
-    """Say what is on each picture: its class, its task, and the confidence."""
-    if as_json and as_csv:
-        raise RivalsError("--json and --csv exclude each other; choose one.")
-    if not 1 <= threads <= 1024:
-        raise RivalsError(f"--threads is {threads}, but must be at least 1.")
-    asked = _open(model, task, reject, threads)
-    show = Json() if as_json else Csv(sys.stdout) if as_csv else Text(asked.several)
-    bad = 0
-    for some in _batches(found(images)):
-        bad += _answer(asked, some, show)
-    return 2 if bad else 0
+    """Print the class of each picture, its task, and the confidence."""
+    check_formats(as_json, as_csv)
+    check_threads(threads)
+    predictor = _open(model, task, reject, threads)
+    writer = Json() if as_json else Csv(sys.stdout) if as_csv else Text(predictor.several)
+    unreadable = 0
+    for paths in _batches(find_files(images)):
+        unreadable += _predict(predictor, paths, writer)
+    return 2 if unreadable else 0
 
 
-class Answering(Protocol):
-    """A model's folder or an exported ticket."""
+class PicturePredictor(Protocol):
+    """A model, or an exported file."""
 
-    several: bool  # tasks
+    several: bool  # whether it has several tasks
     shape: tuple[int, int, int]
-    scale: float  # the value of white
+    scale: float  # the value of a white pixel
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]: ...
 
 
-class ModelAnswers:
-    """A model's folder: names the task unless it is given."""
+class ModelPredictor:
+    """A model; it finds the task unless it is given."""
 
     scale = 255.0
 
@@ -86,23 +92,23 @@ class ModelAnswers:
         return self.model.answers(images, self.task, self.reject)
 
 
-class ArtefactAnswers:
-    """An exported ticket, in its own runtime, without torch."""
+class ArtefactPredictor:
+    """An exported file in its own runtime, without torch."""
 
     def __init__(self, path: Path, task: str | None, reject: float | None, threads: int) -> None:
         from rivals.edge.artefact import load
 
         if reject is not None:
             raise RivalsError(
-                f"--reject needs a model's folder, which keeps what its pictures look like; "
-                f"{path} is an exported artefact."
+                f"--reject needs a model's folder, which holds statistics of its pictures, but "
+                f"{path} is an exported file."
             )
         self.artefact = load(path, threads)
         card = self.artefact.card
         if task is not None and card.tasks != (task,):
             raise RivalsError(
                 f"{path} answers for {', '.join(card.tasks)}, not for '{task}' alone; "
-                "leave out --task, or ask the model."
+                "leave out --task, or use the model's folder."
             )
         self.several, self.shape, self.scale = len(card.tasks) > 1, card.input_shape, card.scale
 
@@ -110,24 +116,26 @@ class ArtefactAnswers:
         return self.artefact.answers(images)
 
 
-def _open(model: Path, task: str | None, reject: float | None, threads: int) -> Answering:
-    """Torch is imported only where there is a model's folder."""
+def _open(model: Path, task: str | None, reject: float | None, threads: int) -> PicturePredictor:
+    """A model or an exported file; torch is imported only for a model."""
     is_model = model.is_dir() and not (model / "card.json").exists()
-    return (ModelAnswers if is_model else ArtefactAnswers)(model, task, reject, threads)
+    missing_model = not model.exists() and not model.suffix
+    chosen = ModelPredictor if is_model or missing_model else ArtefactPredictor
+    return chosen(model, task, reject, threads)
 
 
-def found(words: Iterable[str]) -> Iterator[str]:
-    """Files as they are named, those below folders in order, and those that a list names."""
+def find_files(words: Iterable[str]) -> Iterator[str]:
+    """Files by name, those inside folders in order, and those of the list on stdin."""
     for word in words:
         if word == "-":
             for line in sys.stdin:
                 if line.strip():
-                    yield from _below(line.rstrip("\r\n"))
+                    yield from _files_of(line.rstrip("\r\n"))
         else:
-            yield from _below(word)
+            yield from _files_of(word)
 
 
-def _below(word: str) -> Iterator[str]:
+def _files_of(word: str) -> Iterator[str]:
     if not os.path.isdir(word):
         yield word
         return
@@ -143,18 +151,18 @@ def _below(word: str) -> Iterator[str]:
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
-    some: list[str] = []
+    batch: list[str] = []
     for path in paths:
-        some.append(path)
-        if len(some) == BATCH:
-            yield some
-            some = []
-    if some:
-        yield some
+        batch.append(path)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
-def _answer(asked: Answering, paths: list[str], show: Any) -> int:
-    """Show an answer for each path, in their order; gives how many could not be read."""
+def _predict(predictor: PicturePredictor, paths: list[str], writer: Any) -> int:
+    """Write an answer for each path, in their order; returns how many could not be read."""
     import numpy as np
 
     from rivals.io.pictures import to_pixels
@@ -163,16 +171,16 @@ def _answer(asked: Answering, paths: list[str], show: Any) -> int:
     errors: dict[int, str] = {}
     for number, path in enumerate(paths):
         try:
-            read[number] = to_pixels(path, asked.shape, asked.scale)
+            read[number] = to_pixels(path, predictor.shape, predictor.scale)
         except RivalsError as error:
             errors[number] = str(error)
-    answers = asked.answers(np.stack(list(read.values()))) if read else []
+    answers = predictor.answers(np.stack(list(read.values()))) if read else []
     by_number = dict(zip(read, answers, strict=True))
     for number, path in enumerate(paths):
         if number in errors:
-            show.error(path, errors[number])
+            writer.error(path, errors[number])
         else:
-            show.answer(path, by_number[number])
+            writer.answer(path, by_number[number])
     sys.stdout.flush()
     return len(errors)
 
@@ -195,7 +203,7 @@ class Text:
 
 
 class Json:
-    """For a program: a line for a picture."""
+    """For a program: one line per picture."""
 
     def answer(self, image: str, answer: Answer) -> None:
         label = None if answer.rejected else answer.label
@@ -223,5 +231,5 @@ class Csv:
 
 
 def _shown(text: str) -> str:
-    """Names that are no text can still be printed."""
+    """File names that are not valid text can still be printed."""
     return text.encode(errors="backslashreplace").decode()

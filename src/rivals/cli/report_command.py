@@ -1,4 +1,4 @@
-"""`rivals report`: tables, plots and one page from the files of runs."""
+"""`rivals report`: tables, plots and one page from runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
+from rivals.cli.options import JsonOption
+
 
 def report(
     runs: Annotated[
         list[Path], typer.Argument(help="Run folders, JSON files of runs, or folders of either.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
-    title: Annotated[
-        str, typer.Option(help="Headline of the page.")
-    ] = "Continual learning, compared",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "Continual learning, compared",
     finished_only: Annotated[
         bool, typer.Option("--finished-only", help="Leave out runs that are not finished.")
     ] = False,
@@ -27,11 +27,9 @@ def report(
             help="Also write each run as one JSON file, OUT/runs/NAME.json, without weights.",
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was written as JSON.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> int:
-    """Write tables (Markdown, CSV, LaTeX), plots and one HTML page about RUNS; torch not needed."""
+    """Write tables, plots and one HTML page from RUNS. Tables are Markdown, CSV and LaTeX."""
     from rivals.experiment.report.report_runs import read
     from rivals.experiment.report.run_files import by_name, write_runs
     from rivals.experiment.report.write import write
@@ -43,5 +41,5 @@ def report(
         facts = {"runs": [str(run.path) for run in found], "files": [str(file) for file in files]}
         typer.echo(json.dumps(facts))
     else:
-        typer.echo(f"{len(found)} runs in {len(files)} files; open {files[0]}.")
+        typer.echo(f"Wrote {len(files)} files from {len(found)} runs; open {files[0]}.")
     return 0

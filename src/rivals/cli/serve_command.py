@@ -1,4 +1,4 @@
-"""`rivals serve`: a local page to teach a model, try it and take tickets away."""
+"""`rivals serve`: a local page to train a model, try it and download tickets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rivals.cli.options import JsonOption
 from rivals.errors import RivalsError
 
 if TYPE_CHECKING:
@@ -16,34 +17,36 @@ if TYPE_CHECKING:
 
 
 def serve(
-    model: Annotated[Path, typer.Option(help="The model's folder; made at the first task.")],
+    model: Annotated[Path, typer.Option(help="Folder of the model; created with its first task.")],
     host: Annotated[
-        str, typer.Option(help="Where to listen; 0.0.0.0 lets others in, with a token.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 allows other machines, with a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8017,
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.")] = 8017,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> int:
-    """Serve a page on this machine: collect pictures, train, try, take away."""
+    """Serve a local page: collect pictures, train, try, download."""
     missing = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
     if missing:
         raise RivalsError(
-            f"The page needs {' and '.join(missing)}, which is not installed; "
-            "use pip install 'rivals[web]'."
+            f"The page needs {' and '.join(missing)}, not installed here; "
+            "run pip install 'rivals[web]'."
         )
     if model.exists() and not model.is_dir():
-        raise RivalsError(f"{model} is a file; --model names the folder of a model.")
+        raise RivalsError(f"{model} is a file, but --model needs a folder.")
     if not model.absolute().parent.is_dir():
-        raise RivalsError(f"There is no folder {model.absolute().parent} for the model; make it.")
+        raise RivalsError(
+            f"There is no folder {model.absolute().parent} for the model; create it first."
+        )
     from rivals.web.server import serve as serve_model
 
     def ready(address: Address) -> None:
         if as_json:
             typer.echo(json.dumps({"url": address.url, "model": str(model)}))
         else:
-            typer.echo(f"Teach {model} at {address.url}\nCtrl-C ends it; nothing is lost.")
+            typer.echo(f"The page of {model} is at {address.url}\nCtrl-C ends it; nothing is lost.")
             if address.token:
-                typer.echo("Whoever has this address can change the model; it is not encrypted.")
+                typer.echo("Anyone with this address can change the model; it is not encrypted.")
         if browser:
             import webbrowser
 

@@ -10,10 +10,8 @@ from rivals.deploy.whole_model import Whole, whole
 from rivals.errors import RivalsError
 from rivals.experiment.stored_run import StoredRun
 from rivals.model.folder import ModelFolder
-from rivals.model.manifest import NAME
+from rivals.model.folder_kind import folder_kind
 from rivals.tickets.ticket import Ticket
-
-HINT = "name a folder that `rivals run` or `rivals learn` has made, or a ticket."
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class TicketSource:
 
 def find(model: Path, task: str | None, images: Path | None = None) -> TicketSource:
     """The ticket of `task` in `model`, with the pictures in `images` or those it learned from."""
-    if kind(model) == "ticket":
+    if folder_kind(model) == "ticket":
         ticket = Ticket.load(model)
         if task is not None and task != ticket.task:
             raise RivalsError(
@@ -34,7 +32,7 @@ def find(model: Path, task: str | None, images: Path | None = None) -> TicketSou
             )
         pictures = of_folder(images, ticket) if images else at_random(ticket)
         return TicketSource(ticket, pictures)
-    if kind(model) == "model":
+    if folder_kind(model) == "model":
         learned = ModelFolder.open(model)
         ticket = learned.ticket(_chosen(model, task, [each.name for each in learned.tasks]))
         return TicketSource(ticket, of_folder(images, ticket) if images else at_random(ticket))
@@ -60,12 +58,12 @@ def _chosen(model: Path, task: str | None, tasks: list[str]) -> str:
 
 def find_whole(model: Path) -> Whole:
     """Every task of a model or a run, with the pictures that a run learned from."""
-    if kind(model) == "ticket":
+    if folder_kind(model) == "ticket":
         raise RivalsError(
             f"{model} holds one ticket, but --all-tasks takes a model; name the folder of a model "
             "or of a run."
         )
-    if kind(model) == "model":
+    if folder_kind(model) == "model":
         learned = ModelFolder.open(model)
         noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
         return whole(learned.method, learned.description.input_shape, noise)
@@ -74,15 +72,3 @@ def find_whole(model: Path) -> Whole:
     tasks = [task for task in run.tasks if task in method.known]
     pictures = {task: of_stream_item(run.item(task)) for task in tasks}
     return whole(method, run.stream.input_shape, pictures)
-
-
-def kind(folder: Path) -> str:
-    """What a folder holds, by the file that every such folder has."""
-    try:
-        names = {path.name for path in folder.iterdir()}
-    except OSError as error:
-        raise RivalsError(f"{folder} cannot be read ({error.strerror}); {HINT}") from error
-    for file, name in (("ticket.json", "ticket"), ("config.yaml", "run"), (NAME, "model")):
-        if file in names:
-            return name
-    raise RivalsError(f"{folder} holds neither a model, a run nor a ticket; {HINT}")

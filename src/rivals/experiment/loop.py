@@ -20,7 +20,9 @@ from rivals.tickets.ticket import Ticket
 
 
 class RunCallback(Callback):
-    """A callback that is also told the results after each task, e.g. to show them."""
+    """A callback that is also told when a run begins, and the results after each task."""
+
+    def on_run_begin(self, run: Run) -> None: ...
 
     def on_results(self, run: Run) -> None: ...
 
@@ -40,6 +42,7 @@ class Run:
     asked_to_stop: Callable[[], bool] = lambda: False
     done: int = 0  # tasks
     resuming: bool = False  # in the middle of a task
+    item: StreamItem | None = None  # the latest task, with its test examples
 
     def go(self) -> Results:
         """Do what is still to come, and let go of the folder, whatever happens."""
@@ -51,8 +54,10 @@ class Run:
     def tasks(self) -> Results:
         """Learn, evaluate and record every task."""
         items = [self.stream[index] for index in range(self.done)]
+        for callback in self.callbacks:
+            callback.on_run_begin(self)
         for index in range(self.done, len(self.stream)):
-            item = self.stream[index]
+            self.item = item = self.stream[index]
             items.append(item)
             self.learn(item)
             self.results.add(self.method, items, self.stream, self.seed)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from rivals.errors import RivalsError
 from rivals.experiment.loop import Run, RunCallback
 from rivals.experiment.results import Results
 from rivals.experiment.run_folder import RunFolder
@@ -30,6 +31,8 @@ def prepare(
     stream: Stream | None = None,
 ) -> Run:
     """A run in `out`, new or resumed, ready to go; `on` is what accuracy is measured on."""
+    if not save_every >= 0:
+        raise RivalsError(f"save_every is {save_every}, but must not be negative.")
     torch.set_num_threads(settings.threads)
     seed = Seed(settings.seed)
     if stream is None:

@@ -94,8 +94,9 @@ def read(folder: Path) -> Description:
         with path.open("rb") as file:
             data = file.read(limits.DESCRIPTION + 1)
     except FileNotFoundError as error:
+        found = f"{folder} holds no model" if folder.exists() else f"There is no model {folder}"
         raise RivalsError(
-            f"{folder} holds no model; make one with `rivals learn FOLDER --model {folder}`."
+            f"{found}; make one with `rivals learn FOLDER --model {folder}`."
         ) from error
     except OSError as error:
         raise RivalsError(f"The model {path} cannot be read ({error.strerror}).") from error

@@ -120,3 +120,15 @@ def wilson(right: int, images: int) -> tuple[float, float]:
     centre = (share + z2 / 2) / (1 + z2)
     half = Z * math.sqrt(share * (1 - share) / images + z2 / (4 * images)) / (1 + z2)
     return 100 * max(0.0, centre - half), 100 * min(1.0, centre + half)
+
+
+def plus_minus(accuracy: float, images: int) -> str:
+    """An accuracy with half the width of its 95 % interval, for example `75.0 % ± 9.3`.
+
+    >>> plus_minus(75.0, 80)
+    '75.0 % ± 9.3'
+    """
+    if not images:
+        return f"{accuracy:.1f} %"
+    low, high = wilson(round(accuracy * images / 100), images)
+    return f"{accuracy:.1f} % ± {(high - low) / 2:.1f}"

@@ -96,9 +96,10 @@ def find(folder: Path, fewest: int = 2) -> PictureSource:
     if len(classes) < fewest:
         found = f"one class, '{next(iter(classes))}'," if classes else "no classes"
         loose = sum(Path(each.path).suffix.lower() in PICTURES for each in left_out)
+        needs = "a task needs at least two classes" if fewest > 1 else "a test needs at least one"
         beside = f" and {loose} pictures that lie directly in it" if loose else ""
         raise RivalsError(
-            f"{folder} holds {found}{beside}, but a task needs at least two classes; "
+            f"{folder} holds {found}{beside}, but {needs}; "
             "make a subfolder for each class and put its pictures there."
         )
     if len(classes) > MOST_CLASSES:
@@ -188,6 +189,11 @@ def named(text: str, kind: str) -> str:
     if not name.strip() or _hidden(name):
         raise RivalsError(
             f"The {kind} '{shown}' has a name with characters that cannot be shown; rename it."
+        )
+    if kind == "task" and (name.startswith(".") or "/" in name or "\\" in name):
+        raise RivalsError(
+            f"The task '{shown}' has a name with / or \\ or a dot at its start; a name must "
+            "not look like a path; choose another one."
         )
     if len(name) > LONGEST_NAME:
         raise RivalsError(

@@ -73,6 +73,7 @@ def compare(
     workers: int | None = None,
     *,
     on: str = "test",
+    device: str = "cpu",
     engine: str = "processes",
     address: str | None = None,
     save_every: float = 30.0,
@@ -89,7 +90,7 @@ def compare(
     >>> [(each.run.method, each.status) for each in found]
     [('finetune', 'finished')]
     """
-    runs = plan(benchmarks, methods, seeds, preset, settings or {}, on=on)
+    runs = plan(benchmarks, methods, seeds, preset, settings or {}, on=on, device=device)
     comparison = run_grid(runs, Path(out), workers, engine, address, save_every)
     return [comparison.outcomes[run] for run in runs]
 

@@ -23,7 +23,7 @@ class GridJob:
         run = self.run
         return {
             "benchmark": run.benchmark, "method": run.method, "preset": run.preset,
-            "seed": run.seed, "changes": list(run.changes), "on": run.on,
+            "seed": run.seed, "changes": list(run.changes), "on": run.on, "device": run.device,
             "folder": str(self.out / run.folder), "save_every": self.save_every,
         }  # fmt: skip
 

@@ -35,7 +35,7 @@ from rivals.streams.on_validation import MEASURED_ON
 
 DEFAULTS = {
     "methods": ["twta"], "seeds": [0], "preset": "default", "set": {}, "name": "", "on": "test",
-    "expect": {},
+    "device": "cpu", "expect": {},
 }  # fmt: skip
 KEYS = ("benchmarks", *DEFAULTS)
 
@@ -51,6 +51,7 @@ class PlannedRun:
     changes: tuple[str, ...] = ()  # key=value, as --set takes them
     name: str = ""  # of its group; part of the folder's name
     on: str = "test"  # images that accuracy is measured on: test | validation
+    device: str = "cpu"
     expect: tuple[Band, ...] = field(default=(), compare=False)
 
     @property
@@ -67,7 +68,9 @@ class PlannedRun:
         """Complete settings, or one sentence that names the run."""
         try:
             changes = parse_overrides(list(self.changes))
-            return resolve(self.benchmark, self.method, self.preset, self.seed, changes)
+            return resolve(
+                self.benchmark, self.method, self.preset, self.seed, changes, device=self.device
+            )
         except RivalsError as error:
             raise RivalsError(f"{self.folder}: {error}") from error
 
@@ -78,6 +81,8 @@ class PlannedRun:
             words += ["--set", change]
         if self.on != "test":
             words += ["--on", self.on]
+        if self.device != "cpu":
+            words += ["--device", self.device]
         words += ["--seed", str(self.seed), "--out", str(out / self.folder)]
         return shlex.join([*words, "--resume"] if (out / self.folder).exists() else words)
 
@@ -90,6 +95,7 @@ def plan(
     settings: Mapping[str, Any],
     name: str = "",
     on: str = "test",
+    device: str = "cpu",
 ) -> list[PlannedRun]:
     """Every method with every seed on every benchmark."""
     if not isinstance(seeds, int):
@@ -98,18 +104,19 @@ def plan(
         "benchmarks": benchmarks if isinstance(benchmarks, str) else list(benchmarks),
         "methods": methods if isinstance(methods, str) else list(methods),
         "seeds": seeds, "preset": preset, "set": dict(settings), "name": name, "on": on,
-        "expect": {},
+        "device": device, "expect": {},
     }  # fmt: skip
     return checked(_runs(group))
 
 
 def from_words(
-    benchmarks: str, methods: str, seeds: str, preset: str, changes: list[str], on: str = "test"
-) -> list[PlannedRun]:
+    benchmarks: str, methods: str, seeds: str, preset: str, changes: list[str], on: str = "test",
+    device: str = "cpu",
+) -> list[PlannedRun]:  # fmt: skip
     """The grid that command line options describe: `twta,gpm`, `0,1,2` or `0-2`."""
     return plan(
         _words("benchmarks", benchmarks), _words("methods", methods), _seeds(seeds), preset,
-        parse_overrides(changes), on=on,
+        parse_overrides(changes), on=on, device=device,
     )  # fmt: skip
 
 
@@ -185,9 +192,9 @@ def _runs(group: dict[str, Any]) -> list[PlannedRun]:
     if not re.fullmatch(r"[\w.-]*", name):
         raise RivalsError(f"the name '{name}' must consist of letters, digits, '-', '_' and '.'.")
     changes = tuple(f"{key}={_word(value)}" for key, value in group["set"].items())
-    expect = parse(group["expect"])
+    device, expect = str(group["device"]), parse(group["expect"])
     return [
-        PlannedRun(benchmark, method, preset, seed, changes, name, on, expect)
+        PlannedRun(benchmark, method, preset, seed, changes, name, on, device, expect)
         for seed, benchmark, method in product(seeds, benchmarks, methods)
     ]
 

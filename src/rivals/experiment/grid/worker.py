@@ -102,7 +102,9 @@ def _prepared(job: dict[str, Any], writer: ProgressWriter, stop: threading.Event
 
     folder = Path(job["folder"])
     changes = parse_overrides(job["changes"])
-    settings = resolve(job["benchmark"], job["method"], job["preset"], job["seed"], changes)
+    settings = resolve(
+        job["benchmark"], job["method"], job["preset"], job["seed"], changes, device=job["device"]
+    )
     resume = (folder / "config.yaml").exists()
     options = ((writer,), stop.is_set, job["save_every"], job["on"])
     try:

@@ -1,40 +1,42 @@
-"""What a person sees of a run: a bar per task, a line after it, tables at the end."""
+"""What a person sees of a run: a progress bar and a line for each task, tables at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from rivals.cli.matrix_table import matrix_table
 from rivals.experiment.loop import Run, RunCallback
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
+from rivals.model.testing import plus_minus
 
-WIDEST_MATRIX = 10  # tasks; a longer stream is shown as two columns
+MATRIX_TASKS = 10  # a longer stream is shown as two columns
 
 
-class Screen(RunCallback):
-    """Shows progress where there is a terminal."""
+class RunScreen(RunCallback):
+    """Shows progress on a terminal; elsewhere only the tables at the end."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, markup=False, emoji=False)
         self.messages = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self.lively = self.console.is_terminal and not quiet
+        self.interactive = self.console.is_terminal and not quiet
         self.progress: Progress | None = None
         self.bar: TaskID | None = None
-        self.right = self.seen = 0
-        self.length = 0
+        self.correct = self.seen = 0
+        self.tasks = 0
 
     @contextmanager
-    def opened(self, run: Run) -> Iterator[None]:
-        """Keep the bar on screen while the run goes."""
-        self.length = len(run.stream)
-        if not self.lively:
+    def opened(self) -> Iterator[None]:
+        """Show the progress bar while the run goes on."""
+        if not self.interactive:
             yield
             return
         columns = (
@@ -46,85 +48,94 @@ class Screen(RunCallback):
         with Progress(*columns, console=self.console, transient=True) as self.progress:
             yield
 
+    def on_run_begin(self, run: Run) -> None:
+        self.tasks = len(run.stream)
+
     def on_task_begin(self, trainer: Trainer) -> None:
         task, method = trainer.task.name, trainer.method
-        self.right = self.seen = 0
+        self.correct = self.seen = 0
         if self.progress is None:
             return
         number = len([name for name in method.known if name != task]) + 1
         if self.bar is not None:
             self.progress.remove_task(self.bar)
-        text = f"task {number}/{self.length} {task}"
+        text = f"task {number}/{self.tasks} {task}"
         self.bar = self.progress.add_task(text, total=None, numbers="")
 
     def on_step(self, trainer: Trainer, result: StepResult) -> None:
-        step, method = result, trainer.method
+        method, at = trainer.method, trainer.method.position
         if self.progress is None or self.bar is None:
             return
-        self.right, self.seen = self.right + step.correct, self.seen + step.seen
-        at = method.position
-        if at.batch == 1:
-            self.right, self.seen = step.correct, step.seen
+        if at.batch == 1:  # accuracy is that of the current epoch
+            self.correct = self.seen = 0
+        self.correct, self.seen = self.correct + result.correct, self.seen + result.seen
         temperature = getattr(method, "temperature", None)
-        heat = f"τ {temperature():.2f}  " if temperature and method.phase != "settled" else ""
-        numbers = f"loss {step.loss:.3f}  accuracy {100 * self.right / self.seen:.1f} %  {heat}"
+        tau = f"τ {temperature():.2f}  " if temperature and method.phase != "settled" else ""
+        accuracy = 100 * self.correct / self.seen
+        numbers = f"loss {result.loss:.3f}  accuracy {accuracy:.1f} %  {tau}"
         self.progress.update(self.bar, completed=at.step, total=at.steps, numbers=numbers)
 
     def on_results(self, run: Run) -> None:
-        """One line after each task: what it reached and what it keeps."""
-        results = run.results
-        if not self.lively:
+        """One line after each task: its accuracy and the size of its ticket."""
+        if not self.interactive or run.item is None:
             return
-        task, kept = results.content["tasks"][-1], results.content["summary"]["retained"]
-        ticket = task["ticket"]
+        content = run.results.content
+        task, kept = content["tasks"][-1], content["summary"]["retained"]
+        ticket, number = task["ticket"], len(content["tasks"])
+        images = len(run.item.test)
         self.console.print(
-            f"task {len(results.content['tasks'])}/{self.length} {task['name']}: "
-            f"{task['accuracy']:.1f} % right, keeps {ticket['weights']:,} weights "
-            f"({kept['effective']:.1f} % of the network), {ticket['bytes']:,} bytes"
+            f"task {number}/{self.tasks} {task['name']}: "
+            f"accuracy {plus_minus(task['accuracy'], images)} of {images:,} images, "
+            f"keeps {ticket['weights']:,} weights "
+            f"({kept['effective']:.1f} % of the network), {ticket['bytes']:,} bytes",
+            soft_wrap=True,
         )
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self.messages.print(text, soft_wrap=True)
 
-    def report(self, content: dict[str, Any], folder: Path) -> None:
-        """The matrix, the summary, and what to do next."""
-        self.console.print(matrix_table(content))
-        self.console.print(summary_table(content))
+    def report(self, content: Mapping[str, Any], folder: Path) -> None:
+        """The accuracy matrix, the summary, and where the files are."""
+        show_results(content, self.console)
         self.console.print(
             f"Results are in {folder / 'results.json'}, tickets in {folder / 'tickets'}.",
             soft_wrap=True,
         )
 
 
-def matrix_table(content: dict[str, Any]) -> Table:
+def show_results(content: Mapping[str, Any], console: Console) -> None:
+    """The accuracy matrix and the summary of a run."""
+    subset = f" · {content['subset']}" if content["subset"] else ""
+    console.print(f"accuracy %, task known · {content['method']}{subset}", soft_wrap=True)
+    console.print(accuracy_table(content))
+    console.print(summary_table(content))
+
+
+def accuracy_table(content: Mapping[str, Any]) -> Table:
     """Accuracy with the task known: a row after each task, or two columns for a long stream."""
     names = [task["name"] for task in content["tasks"]]
     rows = content["matrix"]
-    subset = f" · {content['subset']}" if content["subset"] else ""
-    table = Table(title=f"accuracy %, task known · {content['method']}{subset}")
-    if len(names) <= WIDEST_MATRIX:
-        table.add_column("after")
-        for name in names:
-            table.add_column(name, justify="right")
-        for name, row in zip(names, rows, strict=True):
-            table.add_row(name, *(f"{value:.1f}" for value in row))
-        return table
-    for head in ("task", "when learned", "at the end"):
-        table.add_column(head, justify="left" if head == "task" else "right")
+    if len(names) <= MATRIX_TASKS:
+        return matrix_table(
+            "after task", names, [[f"{value:.1f}" for value in row] for row in rows]
+        )
+    table = Table("task", box=box.SIMPLE, pad_edge=False)
+    for head in ("when learned", "at the end"):
+        table.add_column(head, justify="right")
     for number, name in enumerate(names):
         table.add_row(name, f"{rows[number][number]:.1f}", f"{rows[-1][number]:.1f}")
     return table
 
 
-def summary_table(content: dict[str, Any]) -> Table:
+def summary_table(content: Mapping[str, Any]) -> Table:
     """The numbers of the paper's tables for this run."""
     summary, table = content["summary"], Table(show_header=False)
     accuracy, kept = summary["accuracy"], summary["retained"]
     inferred = accuracy["task_inferred"]
     lines = [
         ("accuracy, task known", f"{accuracy['task_known']:.1f} %"),
-        ("accuracy, task inferred", "n/a" if inferred is None else f"{inferred:.1f} %"),
-        ("forgotten (BTI)", f"{summary['bti']:.1f}"),
+        ("accuracy, task unknown", "n/a" if inferred is None else f"{inferred:.1f} %"),
+        ("forgetting (BTI)", f"{summary['bti']:.1f}"),
     ]
     if summary["overlap"] is not None:
         chance = summary["overlap_by_chance"]

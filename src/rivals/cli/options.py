@@ -1,0 +1,54 @@
+"""Options that several verbs share, and how they are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rivals.errors import RivalsError
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Folder of the data sets; default: $RIVALS_DATA, then a cache.",
+    ),
+]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="Where to train: cpu, cuda, mps or auto.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SaveOption = Annotated[
+    float, typer.Option("--save-every", help="Seconds between two checkpoints inside a task.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+]
+ThreadsOption = Annotated[int, typer.Option("--threads", help="Number of CPU threads.")]
+
+MOST_THREADS = 1024
+
+
+def use_data_folder(folder: Path | None) -> None:
+    """Look for data sets in `folder`, in this process and in its child processes."""
+    from rivals.streams.data.find import use
+
+    if folder is None:
+        return
+    if not folder.is_dir():
+        raise RivalsError(f"{folder} is not a folder; --data expects the folder of the data sets.")
+    use(folder.resolve())
+
+
+def check_threads(threads: int) -> None:
+    if not 1 <= threads <= MOST_THREADS:
+        raise RivalsError(f"--threads is {threads}, but must be between 1 and {MOST_THREADS}.")
+
+
+def check_formats(as_json: bool, as_csv: bool) -> None:
+    if as_json and as_csv:
+        raise RivalsError("--json and --csv cannot be combined; choose one.")

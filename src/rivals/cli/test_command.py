@@ -1,0 +1,141 @@
+"""`rivals test`: the accuracy of a model on labelled pictures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rivals.cli.options import JsonOption, ThreadsOption, check_formats, check_threads
+from rivals.errors import RivalsError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rivals.model.testing import TestReport
+
+MOST_CLASSES = 12  # of a confusion matrix on the terminal
+MOST_FILES = 10  # skipped files that are listed
+PLOT_ENDINGS = (".png", ".svg", ".pdf")
+CSV_FIELDS = ("class", "pictures", "right", "accuracy", "low", "high")
+
+
+def measure_accuracy(
+    folder: Annotated[
+        Path, typer.Argument(help="A folder with a subfolder for each class, as for learn.")
+    ],
+    model: Annotated[Path, typer.Option(help="Folder of the model.")],
+    task: Annotated[
+        str | None, typer.Option(help="The task; default: the model finds it for each picture.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Save the confusion matrix as a picture."),
+    ] = None,
+    threads: ThreadsOption = 1,
+    as_json: JsonOption = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print one line of CSV per class.")] = False,
+) -> int:
+    """Measure accuracy on the pictures in FOLDER. They should not have been learned from."""
+    check_formats(as_json, as_csv)
+    check_threads(threads)
+    _check_plot(plot)
+    import torch
+
+    from rivals.model.model import Model
+
+    torch.set_num_threads(threads)
+    report = Model(model).test(folder, task)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict()))
+    elif as_csv:
+        _print_csv(report)
+    else:
+        _show(report)
+    if plot is not None:
+        report.plot(str(plot))
+        typer.echo(f"Saved the confusion matrix as {plot}.", err=as_json or as_csv)
+    return 0
+
+
+def _check_plot(path: Path | None) -> None:
+    """Refuse a plot that cannot be written before any picture is read."""
+    if path is None:
+        return
+    if path.suffix.lower() not in PLOT_ENDINGS:
+        raise RivalsError(
+            f"--plot is {path}, but its name must end in {', '.join(PLOT_ENDINGS[:-1])} or "
+            f"{PLOT_ENDINGS[-1]}."
+        )
+    if not path.absolute().parent.is_dir():
+        raise RivalsError(f"There is no folder {path.parent} for the plot; create it first.")
+
+
+def _print_csv(report: TestReport) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(CSV_FIELDS)
+    for each in report.per_class:
+        low, high = each.interval
+        numbers = (f"{value:.4f}" for value in (each.accuracy, low, high))
+        writer.writerow((each.label, each.images, each.right, *numbers))
+
+
+def _show(report: TestReport) -> None:
+    """The table of classes, the confusion matrix, the skipped files, and the summary."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(class_table(report))
+    if len(report.labels) <= MOST_CLASSES:
+        console.print("Confusion matrix: true classes in rows, predicted classes in columns.")
+        console.print(confusion_table(report))
+    if report.left_out:
+        console.print(f"Skipped {len(report.left_out):,} files that are no usable pictures:")
+        for path in report.left_out[:MOST_FILES]:
+            console.print(f"  {path}", soft_wrap=True)
+        if len(report.left_out) > MOST_FILES:
+            console.print(f"  and {len(report.left_out) - MOST_FILES:,} more (--json lists all)")
+    console.print(summary(report), soft_wrap=True)
+
+
+def class_table(report: TestReport) -> Table:
+    """How many pictures of each class were classified correctly."""
+    from rich.table import Table
+
+    table = Table("class")
+    for head in ("pictures", "right", "accuracy %", "95 % interval"):
+        table.add_column(head, justify="right")
+    for each in report.per_class:
+        low, high = each.interval
+        table.add_row(
+            each.label, f"{each.images:,}", f"{each.right:,}", f"{each.accuracy:.1f}",
+            f"{low:.1f} to {high:.1f}",
+        )  # fmt: skip
+    return table
+
+
+def confusion_table(report: TestReport) -> Table:
+    """Rows are true classes, columns are predicted ones."""
+    from rivals.cli.matrix_table import matrix_table
+
+    cells = [[str(cell) if cell else "·" for cell in row] for row in report.confusion]
+    return matrix_table("", report.labels, cells)
+
+
+def summary(report: TestReport) -> str:
+    """For example: 75.0 % (64.5 to 83.2) of 80 pictures, task unknown; 81.3 % with the task given.
+
+    The parentheses hold the 95 % interval.
+    """
+    low, high = report.interval
+    task = f"task {report.task}" if report.task else "task unknown"
+    given = report.given_task
+    known = "" if given is None else f"; {given:.1f} % with the task given"
+    return (
+        f"{report.accuracy:.1f} % ({low:.1f} to {high:.1f}) of {report.images:,} pictures, "
+        f"{task}{known}"
+    )

@@ -1,0 +1,34 @@
+"""What a folder holds: a ticket, a run or a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rivals.errors import RivalsError
+from rivals.model.manifest import NAME
+
+FILES = {"ticket.json": "ticket", "config.yaml": "run", NAME: "model"}  # that every such folder has
+
+
+def folder_kind(folder: Path) -> str:
+    """`ticket`, `run` or `model`; another folder is refused in one sentence."""
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except FileNotFoundError as error:
+        raise RivalsError(
+            f"There is no folder {folder}; make a model with `rivals learn FOLDER --model "
+            f"{folder}`, or a run with `rivals run`."
+        ) from error
+    except NotADirectoryError as error:
+        raise RivalsError(
+            f"{folder} is a file, but the folder of a model, a run or a ticket was expected."
+        ) from error
+    except OSError as error:
+        raise RivalsError(f"The folder {folder} cannot be read ({error.strerror}).") from error
+    for file, kind in FILES.items():
+        if file in names:
+            return kind
+    raise RivalsError(
+        f"{folder} holds neither a model, a run nor a ticket; make a model with `rivals learn`, "
+        "or a run with `rivals run`."
+    )
