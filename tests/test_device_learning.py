@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from rivals.model.predictor import Predictor
 
 from rivals.errors import RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.model import budgets as budget
 from rivals.model.folder import Model
 from rivals.model.learning import Interrupted
-from rivals.model.predictor import Predictor
 from teaching import WORDS, asked, folder, marks, teach
 
 Refused = Callable[..., str]
@@ -133,7 +133,7 @@ def test_a_small_budget_takes_smaller_batches_then_fewer_pictures() -> None:
     assert [room.pictures for room in rooms] == sorted(room.pictures for room in rooms)
     assert [room.batch for room in rooms] == sorted(room.batch for room in rooms)
     assert rooms[0].pictures < 2000
-    assert rooms[-1] == budget.Room(2000, 32)
+    assert rooms[-1] == budget.MemoryPlan(2000, 32)
     with pytest.raises(RivalsError, match="learning takes at least"):
         budget.room((3, 64, 64), 2000, least + 20)
 

@@ -243,7 +243,9 @@ def test_what_is_no_artefact(exported: Exports, tmp_path: Path) -> None:
     with pytest.raises(RivalsError, match=r"There is no artefact nowhere\.onnx; make one with"):
         edge.load("nowhere.onnx")
     (tmp_path / "ticket.bin").write_bytes(data)
-    with pytest.raises(RivalsError, match=r"should end in \.onnx, \.ort, \.tflite, \.pte"):
+    with pytest.raises(
+        RivalsError, match=r"expected a file that ends in \.onnx, \.ort, \.tflite, \.pte"
+    ):
         edge.load(tmp_path / "ticket.bin")
 
 

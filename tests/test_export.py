@@ -23,7 +23,7 @@ from rivals import edge
 from rivals.deploy.export_format import Format, Options, formats
 from rivals.deploy.exported import export, export_whole
 from rivals.deploy.parity import Parity, check, judge
-from rivals.deploy.test_pictures import at_random, of_folder, of_lesson
+from rivals.deploy.test_pictures import at_random, of_folder, of_stream_item
 from rivals.deploy.ticket_source import TicketSource
 from rivals.deploy.whole_model import whole
 from rivals.errors import RivalsError
@@ -75,7 +75,7 @@ def test_every_network_family(
     made = export(TicketSource(ticket, at_random(ticket)), "onnx", tmp_path / "ticket.onnx")
     assert made.parity.difference < 1e-5
     assert made.parity.agreement == 1
-    assert "random pictures" in made.parity.whence
+    assert "random pictures" in made.parity.source
     weights = sum(tensor.nbytes for tensor in ticket.network.state_dict().values())
     assert made.bytes == (tmp_path / "ticket.onnx").stat().st_size < weights + 6000
     assert [path.name for path in tmp_path.iterdir()] == ["ticket.onnx"]
@@ -85,7 +85,7 @@ def test_what_the_formats_of_a_run_say(exported: Exports) -> None:
     for name, told in exported.items():
         parity = told["parity"]
         assert told["bytes"] == Path(told["path"]).stat().st_size
-        assert parity["whence"] == "test, validation and training images of the run"
+        assert parity["source"] == "test, validation and training images of the run"
         assert parity["images"] >= parity["held"] >= 170
         assert parity["before"] > 90, name
         if name == "int8.onnx":
@@ -124,7 +124,7 @@ def test_a_whole_model_by_its_rule(rule: str, tmp_path: Path) -> None:
     found = lessons(2)
     for lesson in found:
         teach(method, lesson.task)
-    pictures = {lesson.task.name: of_lesson(lesson) for lesson in found}
+    pictures = {lesson.task.name: of_stream_item(lesson) for lesson in found}
     made = export_whole(whole(method, (1, 8, 8), pictures), "onnx", tmp_path / "all.onnx")
     assert made.parity.agreement == 1
     assert made.parity.difference < 1e-5
@@ -223,7 +223,7 @@ def test_a_folder_of_pictures(trained: Path, tmp_path: Path, accepted: Accepted)
     out = tmp_path / "ticket.onnx"
     words = ["export", "--model", ticket, "--images", tmp_path / "images", "--to", "onnx-int8", out]
     told = json.loads(accepted(*words, "--json"))["parity"]
-    assert told["whence"] == f"pictures of {tmp_path / 'images'}"
+    assert told["source"] == f"pictures of {tmp_path / 'images'}"
     assert (told["images"], told["held"]) == (len(test), len(pictures.held))
     assert told["before"] > 90
     shutil.copytree(tmp_path / "images" / "0", tmp_path / "flat")
@@ -382,7 +382,7 @@ def test_killed_in_the_middle(
     printed = accepted(*words)
     assert f"{out.stat().st_size:,}" in printed
     assert "100.00 %" in printed
-    assert "Compared on random pictures, for no others are at hand (--images)." in printed
+    assert "Compared on random pictures, as no others are given (--images)." in printed
     assert [path.name for path in tmp_path.iterdir()] == ["ticket.onnx"], "and nothing is left"
     edge.load(out)
 

@@ -56,11 +56,11 @@ def test_chance_follows_the_number_of_rivals_as_a_network_grows():
 
 
 def test_calibration_error_by_hand():
-    sure = torch.tensor([0.9, 0.9, 0.9, 0.9, 0.25, 0.25])
+    confidence = torch.tensor([0.9, 0.9, 0.9, 0.9, 0.25, 0.25])
     right = torch.tensor([True, True, True, False, False, True])
     expected = (4 * abs(0.9 - 0.75) + 2 * abs(0.25 - 0.5)) / 6
-    assert expected_error(sure, right, bins=10) == pytest.approx(expected)
-    assert expected_error(sure, right, bins=1) == pytest.approx(abs(4.1 - 4) / 6)
+    assert expected_error(confidence, right, bins=10) == pytest.approx(expected)
+    assert expected_error(confidence, right, bins=1) == pytest.approx(abs(4.1 - 4) / 6)
 
 
 def test_calibration_of_the_sure_the_unsure_and_none():

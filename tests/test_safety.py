@@ -24,7 +24,7 @@ import yaml
 from rivals.cli.main import main
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
-from rivals.io.locks import FolderLock
+from rivals.io.locks import LOCK_NAME, FolderLock
 from rivals.learn.method import methods
 
 Tree = Callable[[Path], dict[str, str]]
@@ -241,6 +241,7 @@ def test_a_run_killed_before_its_first_word_can_be_started_again(
 ) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".config.yaml.4711.part").write_text("format: 1\nben")
+    (tmp_path / "run" / LOCK_NAME).touch()
     accepted(*words, "--out", tmp_path / "run")
     assert outcome(tmp_path / "run") == outcome(finished)
 

@@ -90,4 +90,4 @@ def show(made: Exported) -> None:
         table.add_row("accuracy after", f"{parity.after:.1f} %", held)
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(table)
-    console.print(f"Compared on {parity.whence}.", soft_wrap=True)
+    console.print(f"Compared on {parity.source}.", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The way of every export: write, run in its own runtime, compare, and only then put in place."""
+"""Every export: write, run in its own runtime, compare, and only then put in place."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ class Parity:
     """How an artefact compares with what it was made from."""
 
     images: int  # that were compared
-    whence: str  # they come, in words
+    source: str  # where the images come from
     difference: float  # the largest of a probability
     agreement: float  # share of images with the same class
-    held: int = 0  # of the images, those with labels that nobody learned from
+    held: int = 0  # of the images, those with labels that were not learned from
     before: float | None = None  # accuracy on them in percent, of the ticket
     after: float | None = None  # and of the artefact
 
@@ -38,14 +38,14 @@ def compare(ticket: Ticket, artefact: Artefact, pictures: ComparisonPictures) ->
     wanted = np.concatenate([ticket(some).numpy() for some in torch.split(images, 64)])
     found = softmax(artefact.scores(images.numpy()))
     labels = None if pictures.labels is None else pictures.labels.numpy()
-    return judge(wanted, found, labels, pictures.whence)
+    return judge(wanted, found, labels, pictures.source)
 
 
 def judge(
     wanted: NDArray[np.float32],
     found: NDArray[np.float32],
     labels: NDArray[np.int64] | None,
-    whence: str,
+    source: str,
 ) -> Parity:
     """Two tables of probabilities (n, classes); the labels are those of the first images."""
     if wanted.shape != found.shape:
@@ -57,11 +57,11 @@ def judge(
     difference = float(np.abs(wanted - found).max()) if np.isfinite(found).all() else float("inf")
     agreement = float((right == other).mean())
     if labels is None:
-        return Parity(len(wanted), whence, difference, agreement)
+        return Parity(len(wanted), source, difference, agreement)
     labels = labels[: len(wanted)]
     held = len(labels)
     before, after = (100 * float((each[:held] == labels).mean()) for each in (right, other))
-    return Parity(len(wanted), whence, difference, agreement, held, before, after)
+    return Parity(len(wanted), source, difference, agreement, held, before, after)
 
 
 def check(parity: Parity, format_: Format, name: str) -> None:
@@ -86,6 +86,6 @@ def check(parity: Parity, format_: Format, name: str) -> None:
             )
     if found:
         raise RivalsError(
-            f"The artefact does not equal its ticket in '{name}': {found} ({parity.whence}); "
+            f"The artefact does not equal its ticket in '{name}': {found} ({parity.source}); "
             "nothing was kept, use another format."
         )

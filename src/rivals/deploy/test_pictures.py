@@ -1,4 +1,4 @@
-"""Pictures of a task: those to calibrate with, and those to compare and to measure with."""
+"""Pictures of a task: some to calibrate with, others to compare and to measure with."""
 
 from __future__ import annotations
 
@@ -16,58 +16,60 @@ from rivals.seeds import Seed
 from rivals.streams.stream import StreamItem
 from rivals.tickets.ticket import Ticket
 
-MOST = 1000  # images that are compared
-FEW = 200  # fewer held ones are joined by others, so that one percent is more than one image
-RANDOM = 256
-A_CLASS = 400  # pictures that are read of one class, at most
+MOST = 1000  # images to compare with
+FEW = 200  # if fewer are held, others are added, so that 1 % is more than one image
+RANDOM = 256  # images of noise
+A_CLASS = 400  # most pictures that are read of one class
 
 
 @dataclass(frozen=True)
 class ComparisonPictures:
-    """Raw images (n, channels, height, width), and what is known of them."""
+    """Raw images (n, channels, height, width) with labels and source."""
 
-    held: Tensor  # not learned from and not calibrated with
-    labels: Tensor | None  # (n,) of those held
-    others: Tensor | None  # of the same task, those not learned from first; None: there are none
-    whence: str  # in words
+    held: Tensor  # not used for training or calibration
+    labels: Tensor | None  # (n,) of the held images
+    others: (
+        Tensor | None
+    )  # of the same task, validation before training images; None if there are none
+    source: str  # where they come from, in words
 
     def compared(self) -> Tensor:
-        """Those held; what was learned from is easier, so it only makes up for too few of them."""
+        """The held images; others, which are easier, are added only if there are too few."""
         held = self.held[:MOST]
         if self.others is None or len(held) >= FEW:
             return held
         return torch.cat([held, self.others[: FEW - len(held)]])
 
 
-def of_lesson(lesson: StreamItem) -> ComparisonPictures:
-    """Test images, and to calibrate with validation images first, then training images."""
-    task = lesson.task
-    test = lesson.test.subset(_order(len(lesson.test), "test"))
+def of_stream_item(item: StreamItem) -> ComparisonPictures:
+    """Test images to compare with; validation and then training images to calibrate with."""
+    task = item.task
+    test = item.test.subset(_order(len(item.test), "test"))
     validation, train = (
         each.images[_order(len(each), name)]
         for name, each in (("validation", task.validation), ("train", task.train))
     )
     others = torch.cat([validation, train])
-    whence = "test images of the run"
+    source = "test images of the run"
     if len(test) < FEW:
-        whence = "test, validation and training images of the run"
-    return ComparisonPictures(test.images, test.labels, others, whence)
+        source = "test, validation and training images of the run"
+    return ComparisonPictures(test.images, test.labels, others, source)
 
 
 def at_random(ticket: Ticket) -> ComparisonPictures:
-    """Noise: enough to compare numbers, not to say how good a ticket is."""
+    """Noise: it can compare outputs, but says nothing about accuracy."""
     white, generator = int(ticket.preprocessing.scale), Seed(0).child("random").torch()
     shape = (RANDOM, *ticket.input_shape)
     images = torch.randint(0, white + 1, shape, generator=generator, dtype=torch.uint8)
     return ComparisonPictures(
-        images, None, None, "random pictures, for no others are at hand (--images)"
+        images, None, None, "random pictures, as no others are given (--images)"
     )
 
 
 def of_folder(folder: Path, ticket: Ticket) -> ComparisonPictures:
-    """Pictures in subfolders named as classes, or without subfolders and labels.
+    """Pictures in one subfolder for each class, or without subfolders and labels.
 
-    Every second one is held; the others are to calibrate with.
+    Every second picture is held; the others are to calibrate with.
     """
     try:
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -104,7 +106,7 @@ def of_folder(folder: Path, ticket: Ticket) -> ComparisonPictures:
 
 
 def _order(count: int, name: str) -> Tensor:
-    """Always the same one, so that a part of the images has all classes in it."""
+    """A fixed random order, so that the first images have all classes."""
     return torch.randperm(count, generator=Seed(0).child("pictures", name).torch())
 
 

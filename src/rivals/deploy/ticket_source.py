@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rivals.deploy.test_pictures import ComparisonPictures, at_random, of_folder, of_lesson
+from rivals.deploy.test_pictures import ComparisonPictures, at_random, of_folder, of_stream_item
 from rivals.deploy.whole_model import Whole, whole
 from rivals.errors import RivalsError
 from rivals.experiment.stored_run import StoredRun
@@ -42,7 +42,7 @@ def find(model: Path, task: str | None, images: Path | None = None) -> TicketSou
     task = _chosen(model, task, run.tasks)
     ticket = run.ticket(task)
     return TicketSource(
-        ticket, of_folder(images, ticket) if images else of_lesson(run.lesson(task))
+        ticket, of_folder(images, ticket) if images else of_stream_item(run.item(task))
     )
 
 
@@ -72,7 +72,7 @@ def find_whole(model: Path) -> Whole:
     run = StoredRun(model)
     method = run.method()
     tasks = [task for task in run.tasks if task in method.known]
-    pictures = {task: of_lesson(run.lesson(task)) for task in tasks}
+    pictures = {task: of_stream_item(run.item(task)) for task in tasks}
     return whole(method, run.stream.input_shape, pictures)
 
 

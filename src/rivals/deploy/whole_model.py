@@ -33,19 +33,19 @@ class NamesTask(nn.Module):
         super().__init__()
         self.together, self.namer = together, namer
 
-    def readings(self, images: Tensor) -> list[TicketOutput]:
+    def outputs(self, images: Tensor) -> list[TicketOutput]:
         found: dict[int, TicketOutput] = {}
         for members, prepare, stack in self.together.stacks:
             found.update(zip(members, stack.run(prepare(images)), strict=True))
         return [found[number] for number in sorted(found)]
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.namer(images, self.readings(images))
+        return self.namer(images, self.outputs(images))
 
     @torch.no_grad()
     def belief(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """What is compared of all classes of all tasks, and how sure each would be."""
-        return self.namer.belief(images, self.readings(images))
+        """What is compared of all classes of all tasks, and the confidence of each."""
+        return self.namer.belief(images, self.outputs(images))
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def compare_whole(source: Whole, artefact: Artefact) -> Parity:
     sizes, few = [part.images for part in parts], [part.held for part in parts]
     return Parity(
         total,
-        parts[0].whence,
+        parts[0].source,
         max(part.difference for part in parts),
         mean([part.agreement for part in parts], sizes),
         held,
@@ -121,15 +121,15 @@ def compare_task(
     few = replace(pictures, held=pictures.held[:SOME])
     images = few.compared()[:SOME]
     wanted = source.method.predict(images, None)
-    task, label, sure = artefact.decide(images.numpy())
+    task, label, confidence = artefact.decide(images.numpy())
     sizes = [len(source.method.known[name].classes) for name in source.tasks]
     firsts = torch.tensor([0, *sizes[:-1]]).cumsum(0)
     chosen = (firsts[torch.from_numpy(task)] + torch.from_numpy(label))[:, None]  # (n, 1)
-    values, sures = source.module.belief(images)  # (n, classes)
+    values, confidences = source.module.belief(images)  # (n, classes)
     best = values.max(1).values
     same = best - values.gather(1, chosen)[:, 0] <= ROUNDING * (1 + best.abs())
-    difference = float(np.abs(sures.gather(1, chosen)[:, 0].numpy() - sure).max())
-    parity = Parity(len(images), few.whence, difference, float(same.float().mean()))
+    difference = float(np.abs(confidences.gather(1, chosen)[:, 0].numpy() - confidence).max())
+    parity = Parity(len(images), few.source, difference, float(same.float().mean()))
     if few.labels is None:
         return parity
     own = few.labels[: len(images)].numpy()

@@ -1,4 +1,4 @@
-"""How far "how sure" is from "how often right"."""
+"""How far confidence is from accuracy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 BINS = 15
 
 
-def expected_error(sure: Tensor, right: Tensor, bins: int = BINS) -> float:
-    """Expected calibration error, from 0 to 1: answers are put into bins of equal width by how sure
+def expected_error(confidence: Tensor, right: Tensor, bins: int = BINS) -> float:
+    """Expected calibration error, from 0 to 1: answers are put into bins of equal width by their confidence
     they are, (n,) from 0 to 1, and in each the mean is compared with the share that is right."""
-    if len(sure) == 0:
+    if len(confidence) == 0:
         return 0.0
-    sure, right = sure.double(), right.double()
-    place = (sure * bins).ceil().long().sub(1).clamp(0, bins - 1)  # (low, high]
-    apart = torch.zeros(bins, dtype=sure.dtype).index_add_(0, place, sure - right)
-    return float(apart.abs().sum() / len(sure))
+    confidence, right = confidence.double(), right.double()
+    place = (confidence * bins).ceil().long().sub(1).clamp(0, bins - 1)  # (low, high]
+    apart = torch.zeros(bins, dtype=confidence.dtype).index_add_(0, place, confidence - right)
+    return float(apart.abs().sum() / len(confidence))

@@ -22,11 +22,11 @@ INFERRED_POINTS = 5  # evaluations with the task inferred: every ticket sees eve
 @dataclass(frozen=True)
 class Inferred:
     """With the task inferred, of each image: whether the task was right, whether the class was as
-    well, and how sure the method was."""
+    well, and the confidence of the method."""
 
     named: Tensor  # (n,) bool
     right: Tensor  # (n,) bool
-    sure: Tensor  # (n,) from 0 to 1
+    confidence: Tensor  # (n,) from 0 to 1
 
     @property
     def task(self) -> float:
@@ -39,14 +39,14 @@ class Inferred:
         return 100 * int(self.right.sum()) / len(self.right)
 
 
-def known(method: Method, lesson: StreamItem) -> float:
+def known(method: Method, item: StreamItem) -> float:
     """Percent right with the task given. Always measured anew, never copied."""
-    return _percent(method, lesson.test, lesson.task.name)
+    return _percent(method, item.test, item.task.name)
 
 
-def validation(method: Method, lesson: StreamItem) -> float:
+def validation(method: Method, item: StreamItem) -> float:
     """Percent right on validation data, which is what settings may be chosen by."""
-    return _percent(method, lesson.task.validation, lesson.task.name)
+    return _percent(method, item.task.validation, item.task.name)
 
 
 def _percent(method: Method, examples: Examples, task: str) -> float:
@@ -56,11 +56,11 @@ def _percent(method: Method, examples: Examples, task: str) -> float:
     return 100 * right / len(examples)
 
 
-def inferred(method: Method, lessons: Sequence[StreamItem], seed: Seed) -> list[Inferred]:
+def inferred(method: Method, items: Sequence[StreamItem], seed: Seed) -> list[Inferred]:
     """For every task so far, percent right with the task unknown."""
     found = []
-    for number, lesson in enumerate(lessons):
-        examples = _sample(lesson.test, seed.child("inferred", lesson.task.name))
+    for number, item in enumerate(items):
+        examples = _sample(item.test, seed.child("inferred", item.task.name))
         parts = []
         for images, labels in _batches(examples):
             prediction = method.predict(images, None)
@@ -72,8 +72,10 @@ def inferred(method: Method, lessons: Sequence[StreamItem], seed: Seed) -> list[
 
 def calibration_error(found: Sequence[Inferred]) -> float:
     """Expected calibration error of all these answers, in percent."""
-    sure, right = (torch.cat([getattr(each, name) for each in found]) for name in ("sure", "right"))
-    return 100 * expected_error(sure, right)
+    confidence, right = (
+        torch.cat([getattr(each, name) for each in found]) for name in ("confidence", "right")
+    )
+    return 100 * expected_error(confidence, right)
 
 
 def inference_due(done: int, length: int) -> bool:

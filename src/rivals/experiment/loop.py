@@ -84,7 +84,7 @@ class Run:
                 self.method.ticket(task["name"]), task["name"], known.classes, known.preprocessing,
                 self.stream.input_shape,
                 [winners.tolist() for winners in self.method.winners(task["name"])], accuracy,
-            ).save(self.folder.ticket(task["name"]))  # fmt: skip
+            ).cpu().save(self.folder.ticket(task["name"]))  # fmt: skip
 
     def save(self) -> None:
         """Put the state beside the results it belongs to, both or neither."""
@@ -129,7 +129,7 @@ class Measuring(Callback):
 
 
 class SaveEvery(Callback):
-    """Saves a checkpoint every few seconds, and before it stops because somebody asked."""
+    """Saves a checkpoint every few seconds, and before it stops on request."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.saved = run, time.monotonic()

@@ -1,4 +1,4 @@
-"""measured.json: seconds, memory, host and dates, kept apart so that results compare by bytes."""
+"""measured.json: seconds, memory, host and dates, in a file of its own so that results compare."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def revision() -> str:
 
 @dataclass
 class Measured:
-    """What the run cost on this machine."""
+    """Time and memory of a run on this machine."""
 
     host: str = field(default_factory=lambda: f"{platform.system()} {platform.machine()}")
-    revision: str = field(default_factory=revision)  # of the program that began the run
+    revision: str = field(default_factory=revision)  # of the program that started the run
     started: str = field(default_factory=_now)
     saved: str = ""
     peak_memory_bytes: int = 0
@@ -51,7 +51,7 @@ class Measured:
         self._task, self._since = task, time.monotonic()
 
     def account(self) -> None:
-        """Add what has passed since `begin`, or since the last account, to the task."""
+        """Add the time since `begin`, or since the last call, to the task."""
         if self._task:
             now = time.monotonic()
             before = self.train_seconds.get(self._task, 0.0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rivals.experiment import evaluation as evaluate
-from rivals.experiment import matrix
+from rivals.experiment import evaluation, matrix
 from rivals.experiment.result_file import FORMAT, read_results, write_results
 from rivals.learn.method import Method
 from rivals.seeds import Seed
@@ -41,33 +40,33 @@ class Results:
             }
         )
 
-    def add(self, method: Method, lessons: list[StreamItem], stream: Stream, seed: Seed) -> None:
+    def add(self, method: Method, items: list[StreamItem], stream: Stream, seed: Seed) -> None:
         """Measure every task again, and record the one just learned."""
-        lesson, done = lessons[-1], len(lessons)
-        row = [evaluate.known(method, each) for each in lessons]
-        small = cost(method.ticket(lesson.task.name), stream.input_shape)
+        item, done = items[-1], len(items)
+        row = [evaluation.known(method, each) for each in items]
+        small = cost(method.ticket(item.task.name), stream.input_shape)
         entry: dict[str, Any] = {
-            "name": lesson.task.name,
-            "classes": list(lesson.task.classes),
+            "name": item.task.name,
+            "classes": list(item.task.classes),
             "accuracy": row[-1],
-            "validation_accuracy": evaluate.validation(method, lesson),
+            "validation_accuracy": evaluation.validation(method, item),
             "ticket": {"weights": small.weights, "bytes": small.bytes, "macs": small.macs},
             "flops": method.spent,
-            **method.task_facts(lesson.task.name),
+            **method.task_facts(item.task.name),
         }
-        winners = method.winners(lesson.task.name)
+        winners = method.winners(item.task.name)
         if winners:
             entry["winners"] = [layer.tolist() for layer in winners]  # unit numbers, by layer
         self.content["tasks"].append(entry)
         self.content["matrix"].append(row)
-        if evaluate.inference_due(done, len(stream)):
-            found = evaluate.inferred(method, lessons, seed)
+        if evaluation.inference_due(done, len(stream)):
+            found = evaluation.inferred(method, items, seed)
             self.content["inferred"].append(
                 {
                     "after": done,
                     "accuracy": [each.accuracy for each in found],
                     "task_accuracy": [each.task for each in found],
-                    "calibration_error": evaluate.calibration_error(found),
+                    "calibration_error": evaluation.calibration_error(found),
                 }
             )
         self.content["complete"] = done == len(stream)

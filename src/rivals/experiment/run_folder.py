@@ -23,7 +23,7 @@ from rivals.io.locks import LOCK_NAME, FolderLock
 from rivals.streams.on_validation import OnValidation
 from rivals.streams.stream import Stream
 
-FORMAT = 1
+FORMAT = 2  # 1: rivals 0.1, whose settings had other names
 
 
 class RunFolder:
@@ -124,7 +124,8 @@ class RunFolder:
         if content.get("format") != FORMAT:
             raise RivalsError(
                 f"{self.config} has format {content.get('format')}, and this version reads "
-                f"{FORMAT}; use the version of rivals that wrote it."
+                f"{FORMAT}; go on with rivals 0.1, or run it anew (`rivals report` reads its "
+                "results.json)."
             )
         if isinstance(content.get("data"), dict):
             content["data"] = {"measured_on": "test", **content["data"]}  # in older files missing

@@ -59,7 +59,7 @@ class StoredRun:
             )
         return measured_on(stream, on)
 
-    def lesson(self, task: str) -> StreamItem:
+    def item(self, task: str) -> StreamItem:
         return self.stream[self.tasks.index(task)]
 
     def method(self) -> Method:

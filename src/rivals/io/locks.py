@@ -26,11 +26,13 @@ class BusyError(RivalsError):
 class FolderLock:
     """Holds `folder` for writing until `release`, or until the process ends.
 
-    Raises BusyError if another holder is at work, and OSError if the folder cannot be written to.
+    Raises BusyError if another process holds it, RivalsError if the folder is not writable, and
+    OSError if it does not exist.
     The lock file is removed on release, so a folder holds it only while somebody writes.
     """
 
     def __init__(self, folder: Path) -> None:
+        folder.stat()  # filelock would make a folder that is missing
         self._path, self._process = folder / LOCK_NAME, os.getpid()
         # thread_local=False: a server may release the lock in another thread than it took it in.
         self._lock = FileLock(self._path, timeout=0, thread_local=False)
@@ -39,6 +41,10 @@ class FolderLock:
         except Timeout as error:
             raise BusyError(
                 f"Another process is at work in {folder}; wait for it, or stop it."
+            ) from error
+        except PermissionError as error:
+            raise RivalsError(
+                f"Could not write to {folder} ({error.strerror}); choose another folder."
             ) from error
         if isinstance(self._lock, SoftFileLock):  # what filelock does where there are no locks
             self.release()

@@ -133,7 +133,7 @@ class EarlyStopping(Callback):
         patience: Checks without a better accuracy before training ends.
         cooling: Share of the steps so far that still follow.
         trusted: Validation images that are needed to cut training short.
-        told: Called with every check, a dictionary.
+        listener: Called with every check, a dictionary.
 
     >>> import rivals
     >>> from rivals.nn.network_plan import NetworkPlan, NetworkSettings
@@ -151,10 +151,10 @@ class EarlyStopping(Callback):
 
     def __init__(
         self, every: Callable[[int], int], patience: int = 5, cooling: float = 0.15,
-        trusted: int = 20, told: Callable[[dict[str, Any]], None] = lambda event: None,
+        trusted: int = 20, listener: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> None:  # fmt: skip
         self.every, self.patience, self.cooling = every, patience, cooling
-        self.trusted, self.told = trusted, told
+        self.trusted, self.listener = trusted, listener
         self.best, self.since = -1.0, 0  # validation accuracy, checks since then
         self.weights: list[Tensor] = []  # of the best check
         self.interval = 1
@@ -170,7 +170,7 @@ class EarlyStopping(Callback):
 
     def check(self, trainer: Trainer) -> None:
         at, accuracy = trainer.method.position, validation_accuracy(trainer)
-        self.told({"event": "validation", "accuracy": accuracy, "step": at.step})
+        self.listener({"event": "validation", "accuracy": accuracy, "step": at.step})
         if accuracy > self.best:
             self.best, self.since = accuracy, 0
             self.weights = [tensor.detach().clone() for tensor in trainer.method.working_tensors()]

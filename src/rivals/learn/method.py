@@ -27,7 +27,7 @@ from rivals.naming.predictor import Predictor
 from rivals.naming.rules import RULES
 from rivals.naming.task_record import Prediction, TaskRecord
 from rivals.nn.network_plan import NetworkPlan
-from rivals.nn.task_state import Column, TaskTable
+from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
@@ -87,7 +87,7 @@ class Method(ABC):
         self.plan, self.settings, self.seed = plan, settings, seed
         self.device = plan.device
         self.tasks = TaskTable()  # all that belongs to tasks; networks keep theirs here, too
-        self.known: Column[TaskRecord] = self.tasks.column("record")
+        self.known: TaskColumn[TaskRecord] = self.tasks.column("record")
         self.position = Position()
         self.flops: dict[str, float] = {}  # of one step of the present task, by its kind
         self.spent = 0.0  # FLOPs of the present task
@@ -183,7 +183,7 @@ class Method(ABC):
         return None
 
     def winners(self, task: str) -> list[Tensor]:
-        """The units that won `task`, (blocks,) for each set of rivals; empty if nobody competed."""
+        """The units that won `task`, (blocks,) for each set of rivals; empty for methods without rivals."""
         return []
 
     def task_facts(self, task: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     Trainer(method, callbacks).fit(task)
 
-    start ─► on_task_begin ─► epochs × batches: step, on_step ─► on_train_end ─► finish ─► on_task_end
+    start, on_task_begin ─► epochs × batches: step, on_step ─► on_train_end, finish, on_task_end
 
 Callbacks watch, save, stop early or stop at once; the method decides what a step is.
 """

@@ -18,7 +18,7 @@ class EpisodeSettings(Settings):
 
 
 class NamingSettings(Settings):
-    """How the task of an image is found when nobody says it."""
+    """How the task of an image is found when it is not given."""
 
     rule: Literal[
         "confidence", "entropy", "energy", "features", "pixels", "pixels+confidence", "judge"

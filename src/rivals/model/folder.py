@@ -32,7 +32,7 @@ from rivals.model.manifest import NAME, Description, TaskFacts, damaged
 from rivals.naming import familiarity
 from rivals.naming.familiarity import FeatureStatistics
 from rivals.naming.task_record import TaskRecord
-from rivals.nn import task_tensors as stack
+from rivals.nn import task_tensors
 from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
@@ -111,9 +111,9 @@ class ModelFolder:
         for facts in content.tasks:
             tensors = task_file.read(self.path, facts, network)
             tensors = {name: tensor.to(method.device) for name, tensor in tensors.items()}
-            stack.load_task(network, facts.name, tensors)
+            task_tensors.load_task(network, facts.name, tensors)
             network.freeze(facts.name)
-            stack.load_claims(network, facts.name, tensors)
+            task_tensors.load_claims(network, facts.name, tensors)
             kept = {k.removeprefix("kept."): t for k, t in tensors.items() if k.startswith("kept.")}
             prepare = defaults.preparation(content.input_shape[0])
             method.known[facts.name] = TaskRecord(facts.classes, prepare, kept)
@@ -141,7 +141,7 @@ class ModelFolder:
         return Ticket(
             self.method.ticket(facts.name), facts.name, known.classes, known.preprocessing,
             self.description.input_shape, self.winners(task), facts.accuracy,
-        )  # fmt: skip
+        ).cpu()  # fmt: skip
 
     # Writing -----------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class ModelFolder:
         try:
             for each in facts:
                 kept = self.method.known[each.name].kept or {}
-                tensors = stack.tensors(network, each.name, protected=True)
+                tensors = task_tensors.tensors(network, each.name, protected=True)
                 tensors |= {f"kept.{name}": tensor for name, tensor in kept.items()}
                 tensors |= self.familiarity[each.name].tensors()
                 check_finite(each.name, tensors)

@@ -191,7 +191,7 @@ class LearningSession:
             TimeLimit(budget.left, FEWEST_STEPS, budget.check_steps),
             *([MemoryLimit(options.ram)] if options.ram else []),
             EventCallback(listener),
-            EarlyStopping(defaults.checks, told=listener),
+            EarlyStopping(defaults.checks, listener=listener),
             *callbacks,
         ]
 

@@ -2,7 +2,7 @@
 
     {"format", "seed", "network", "input_shape", "units", "tasks": […], "sha256"}
 
-A folder may come from somebody else: all of it is checked before anything is built from it.
+A folder may come from elsewhere: all of it is checked before anything is built from it.
 """
 
 from __future__ import annotations

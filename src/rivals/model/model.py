@@ -70,7 +70,7 @@ class Model:
         return self.opened().tasks if manifest.exists(self.path) else []
 
     def opened(self) -> ModelFolder:
-        """The folder as it is now; read again after somebody has changed it."""
+        """The folder as it is now; read again after another process has changed it."""
         content = manifest.read(self.path)
         if self._opened is None or self._opened.description != content:
             self._opened = ModelFolder(self.path, content, self.device)

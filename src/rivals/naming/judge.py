@@ -1,9 +1,9 @@
 """A judge over all tickets: learns from a few kept images whom to believe, class by class.
 
-    log p(class) = a · log p of its own ticket + b · density of the pixels + c · a linear reading
+    log p(class) = a · log p of its own ticket + b · density of the pixels + c · a linear output
                    of what every ticket sees                                    − normalisation
 
-The linear reading is ridge regression on the exemplars, from the features of all tickets and the
+The linear output is ridge regression on the exemplars, from the features of all tickets and the
 image made small to all classes of all tasks. The weights a, b, c and the penalty are those under
 which exemplars that the regression left out are most probable, so the answer is calibrated. A
 ticket is surer of images it was trained on than of others. Hence exemplars are taken from
@@ -44,11 +44,11 @@ class Judge(Rule):
 
     def namer(self, kept: Sequence[Kept], read: ReadAll) -> TaskNamer:
         images = torch.cat([each["images"] for each in kept])
-        readings = read(images)
-        firsts = torch.tensor([0, *sizes_of(readings)[:-1]]).cumsum(0)
+        outputs = read(images)
+        firsts = torch.tensor([0, *sizes_of(outputs)[:-1]]).cumsum(0)
         labels = [each["labels"].long() + first for each, first in zip(kept, firsts, strict=True)]
         held = torch.cat([each["held"] for each in kept])
-        return fit(images, torch.cat(labels), held, readings, kept)
+        return fit(images, torch.cat(labels), held, outputs, kept)
 
 
 def exemplars(task: Task, per_class: int) -> Kept:
@@ -75,11 +75,11 @@ def fit(
     images: Tensor,
     labels: Tensor,
     held: Tensor,
-    readings: Sequence[TicketOutput],
+    outputs: Sequence[TicketOutput],
     kept: Sequence[Kept],
 ) -> Judgement:
     """The judge of exemplars whose labels count over all tasks; `held` are those that weigh."""
-    values = seen(images, readings)
+    values = seen(images, outputs)
     smaller = min(len(values), values.shape[1] + 1)
     if smaller > LARGEST:
         raise RivalsError(
@@ -88,17 +88,17 @@ def fit(
             "tasks."
         )
     look = Look(values.mean(0), values.std(0, correction=0).clamp(min=1e-6))
-    sizes = sizes_of(readings)
+    sizes = sizes_of(outputs)
     targets = F.one_hot(labels, sum(sizes)).double() - 1 / sum(sizes)
     ridge = Ridge(look(values).double(), targets)
     count = held if held.any() else torch.ones_like(held)  # whose left-out answers weigh
-    known = torch.stack(own_words(images, readings, kept)).double()  # (2, n, classes)
+    known = torch.stack(own_scores(images, outputs, kept)).double()  # (2, n, classes)
     best: tuple[float, Tensor, Tensor] | None = None
     for penalty in PENALTIES:
         answer = ridge.left_out(penalty * len(values))
         spread = answer.std(correction=0).clamp(min=1e-9)
-        words = torch.cat([known, (answer / spread)[None]])
-        loss, weights = weigh(words[:, count], labels[count])
+        evidence = torch.cat([known, (answer / spread)[None]])
+        loss, weights = weigh(evidence[:, count], labels[count])
         if best is None or loss < best[0]:
             best = loss, weights, ridge.weights(penalty * len(values)) / spread
     assert best is not None
@@ -106,16 +106,16 @@ def fit(
 
 
 @torch.enable_grad()
-def weigh(words: Tensor, labels: Tensor) -> tuple[float, Tensor]:
-    """Weights of words (k, n, classes) under which labels (n,) are most probable, and how little
+def weigh(evidence: Tensor, labels: Tensor) -> tuple[float, Tensor]:
+    """Weights of evidence (k, n, classes) under which labels (n,) are most probable, and how little
     they are: minus its logarithm, an image."""
-    apart = torch.zeros(len(words), dtype=words.dtype, requires_grad=True)
-    start = torch.tensor(START, dtype=words.dtype)
+    apart = torch.zeros(len(evidence), dtype=evidence.dtype, requires_grad=True)
+    start = torch.tensor(START, dtype=evidence.dtype)
     search = torch.optim.LBFGS([apart], max_iter=100, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         search.zero_grad()
-        scores = torch.einsum("k,knc->nc", start * apart.exp(), words)
+        scores = torch.einsum("k,knc->nc", start * apart.exp(), evidence)
         value = F.cross_entropy(scores, labels) + apart.square().sum() / (2 * len(labels))
         value.backward()  # type: ignore[no-untyped-call]
         return value
@@ -124,27 +124,27 @@ def weigh(words: Tensor, labels: Tensor) -> tuple[float, Tensor]:
     return float(loss().detach()), (start * apart.exp()).detach()
 
 
-def seen(images: Tensor, readings: Sequence[TicketOutput]) -> Tensor:
+def seen(images: Tensor, outputs: Sequence[TicketOutput]) -> Tensor:
     """What the regression reads: features of all tickets, and the image made small: (n, d)."""
-    return torch.cat([*(reading.features for reading in readings), small(images)], 1)
+    return torch.cat([*(output.features for output in outputs), small(images)], 1)
 
 
-def own_words(
-    images: Tensor, readings: Sequence[TicketOutput], kept: Sequence[Kept]
+def own_scores(
+    images: Tensor, outputs: Sequence[TicketOutput], kept: Sequence[Kept]
 ) -> list[Tensor]:
     """What a task says of its own classes, by its ticket and by its pixels: (n, classes) each."""
     view = PIXELS.view(images)
-    logs = [torch.log_softmax(reading.scores, 1) for reading in readings]
+    logs = [torch.log_softmax(output.scores, 1) for output in outputs]
     density = [
-        TEMPER * PIXELS.score(view, reading, own)[:, None].expand_as(reading.scores)
-        for reading, own in zip(readings, kept, strict=True)
+        TEMPER * PIXELS.score(view, output, own)[:, None].expand_as(output.scores)
+        for output, own in zip(outputs, kept, strict=True)
     ]
     return [torch.cat(logs, 1), torch.cat(density, 1)]
 
 
-def sizes_of(readings: Sequence[TicketOutput]) -> list[int]:
+def sizes_of(outputs: Sequence[TicketOutput]) -> list[int]:
     """How many classes each task has."""
-    return [reading.scores.shape[1] for reading in readings]
+    return [output.scores.shape[1] for output in outputs]
 
 
 @dataclass(frozen=True)
@@ -171,13 +171,13 @@ class Judgement(TaskNamer):
         self.label = torch.cat([torch.arange(size) for size in sizes])
 
     def __call__(
-        self, images: Tensor, readings: Sequence[TicketOutput]
+        self, images: Tensor, outputs: Sequence[TicketOutput]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        sure, best = self.belief(images, readings)[1].max(1)
-        return self.task[best], self.label[best], sure
+        confidence, best = self.belief(images, outputs)[1].max(1)
+        return self.task[best], self.label[best], confidence
 
-    def belief(self, images: Tensor, readings: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
-        answer = self.look(seen(images, readings)) @ self.ridge
-        words = [*own_words(images, readings, self.kept), answer]
-        scores = sum(weight * word for weight, word in zip(self.weights, words, strict=True))
+    def belief(self, images: Tensor, outputs: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
+        answer = self.look(seen(images, outputs)) @ self.ridge
+        evidence = [*own_scores(images, outputs, self.kept), answer]
+        scores = sum(weight * each for weight, each in zip(self.weights, evidence, strict=True))
         return scores, torch.softmax(scores, 1)

@@ -14,7 +14,7 @@ NEGLIGIBLE = 1e-12  # of the largest: directions narrower than this are rounding
 
 
 class Ridge:
-    """Of targets (n, c) on rows (n, d), both float64; whoever wants a constant gives a column."""
+    """Of targets (n, c) on rows (n, d), both float64; for a constant, add a column of ones."""
 
     def __init__(self, rows: Tensor, targets: Tensor) -> None:
         self.rows, self.targets = rows, targets

@@ -2,7 +2,7 @@
 
 rule.keep(task)  when a task is learned ─►  kept, saved with the model
 rule.namer(all that is kept, tickets)  when the tickets are stacked ─►  namer
-namer(images, what the tickets make of them)  ─►  task, class, how sure
+namer(images, what the tickets make of them)  ─►  task, class, confidence
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class TaskNamer(ABC):
 
     @abstractmethod
     def __call__(
-        self, images: Tensor, readings: Sequence[TicketOutput]
+        self, images: Tensor, outputs: Sequence[TicketOutput]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """For each raw image the task, the class within it, and how sure: (n,) each."""
+        """For each raw image the task, the class within it, and the confidence: (n,) each."""
 
     @abstractmethod
-    def belief(self, images: Tensor, readings: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
-        """For the classes of all tasks, task after task, what is compared and how sure each would
+    def belief(self, images: Tensor, outputs: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
+        """For the classes of all tasks, task after task, what is compared and how confidence each would
         be: (n, classes) each. The largest of the first is what a call names."""
 
 

@@ -2,7 +2,7 @@
 
 What a rule must remember of a task is computed once, when the task is learned, from its training
 and validation data. Scores of several tickets need a common scale. Probabilities and densities of
-pixels have one; energies and features live in each ticket's own space, so they are standardised by
+pixels have one; energies and features are in each ticket's own space, so they are standardised by
 their mean and deviation on validation data.
 """
 
@@ -26,7 +26,7 @@ CHUNK = 64  # images made small at a time
 
 
 class Score(Rule):
-    """A way to say how much a task recognises an image."""
+    """A score of how well a task recognises an image."""
 
     def namer(self, kept: Sequence[Kept], read: ReadAll) -> TaskNamer:
         return BestScore(self, kept)
@@ -36,7 +36,7 @@ class Score(Rule):
         return images
 
     @abstractmethod
-    def score(self, view: Tensor, reading: TicketOutput, kept: Kept) -> Tensor:
+    def score(self, view: Tensor, output: TicketOutput, kept: Kept) -> Tensor:
         """For a view of images and what the task's ticket makes of them: (n,), larger is better."""
 
 
@@ -46,8 +46,8 @@ class Output(Score):
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         self.function = function
 
-    def score(self, view: Tensor, reading: TicketOutput, kept: Kept) -> Tensor:
-        return self.function(reading.scores)
+    def score(self, view: Tensor, output: TicketOutput, kept: Kept) -> Tensor:
+        return self.function(output.scores)
 
 
 class Features(Score):
@@ -56,8 +56,8 @@ class Features(Score):
     def keep(self, task: Task, read: Read, per_class: int = PER_CLASS) -> Kept:
         return gaussian.fit(read(task.train.images).features, task.train.labels)
 
-    def score(self, view: Tensor, reading: TicketOutput, kept: Kept) -> Tensor:
-        return gaussian.log_density(reading.features, kept)
+    def score(self, view: Tensor, output: TicketOutput, kept: Kept) -> Tensor:
+        return gaussian.log_density(output.features, kept)
 
 
 class Pixels(Score):
@@ -70,16 +70,16 @@ class Pixels(Score):
     def view(self, images: Tensor) -> Tensor:
         return small(images)
 
-    def score(self, view: Tensor, reading: TicketOutput, kept: Kept) -> Tensor:
+    def score(self, view: Tensor, output: TicketOutput, kept: Kept) -> Tensor:
         return gaussian.log_density(view, kept)
 
 
 class PixelsAndConfidence(Pixels):
     """log p(image, class | task), the density of the image being tempered."""
 
-    def score(self, view: Tensor, reading: TicketOutput, kept: Kept) -> Tensor:
-        sure = torch.log_softmax(reading.scores, 1).max(1).values
-        return sure + TEMPER * super().score(view, reading, kept)
+    def score(self, view: Tensor, output: TicketOutput, kept: Kept) -> Tensor:
+        confidence = torch.log_softmax(output.scores, 1).max(1).values
+        return confidence + TEMPER * super().score(view, output, kept)
 
 
 class Standardised(Score):
@@ -98,8 +98,8 @@ class Standardised(Score):
     def view(self, images: Tensor) -> Tensor:
         return self.rule.view(images)
 
-    def score(self, view: Tensor, reading: TicketOutput, kept: Kept) -> Tensor:
-        return (self.rule.score(view, reading, kept) - kept["level"]) / kept["spread"]
+    def score(self, view: Tensor, output: TicketOutput, kept: Kept) -> Tensor:
+        return (self.rule.score(view, output, kept) - kept["level"]) / kept["spread"]
 
 
 class BestScore(TaskNamer):
@@ -109,31 +109,31 @@ class BestScore(TaskNamer):
         self.rule, self.kept = rule, kept
 
     def __call__(
-        self, images: Tensor, readings: Sequence[TicketOutput]
+        self, images: Tensor, outputs: Sequence[TicketOutput]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        return name_tasks(self.rule, images, readings, self.kept)
+        return name_tasks(self.rule, images, outputs, self.kept)
 
-    def belief(self, images: Tensor, readings: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
+    def belief(self, images: Tensor, outputs: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
         view, values = self.rule.view(images), []
-        for reading, kept in zip(readings, self.kept, strict=True):
-            best = reading.scores.argmax(1, keepdim=True)  # only the ticket's class is named
-            own = torch.full_like(reading.scores, -torch.inf)
-            values.append(own.scatter(1, best, self.rule.score(view, reading, kept).view(-1, 1)))
-        sure = [torch.softmax(reading.scores, 1) for reading in readings]
-        return torch.cat(values, 1), torch.cat(sure, 1)
+        for output, kept in zip(outputs, self.kept, strict=True):
+            best = output.scores.argmax(1, keepdim=True)  # only the ticket's class is named
+            own = torch.full_like(output.scores, -torch.inf)
+            values.append(own.scatter(1, best, self.rule.score(view, output, kept).view(-1, 1)))
+        confidence = [torch.softmax(output.scores, 1) for output in outputs]
+        return torch.cat(values, 1), torch.cat(confidence, 1)
 
 
 def name_tasks(
-    rule: Score, images: Tensor, readings: Sequence[TicketOutput], kept: Sequence[Kept]
+    rule: Score, images: Tensor, outputs: Sequence[TicketOutput], kept: Sequence[Kept]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """For each image the task, the class within it, and how sure its ticket is: (n,) each."""
+    """For each image the task, the class within it, and the confidence of its ticket: (n,) each."""
     view = rule.view(images)
-    scores = [rule.score(view, *pair) for pair in zip(readings, kept, strict=True)]
+    scores = [rule.score(view, *pair) for pair in zip(outputs, kept, strict=True)]
     which = torch.stack(scores).argmax(0, keepdim=True)  # (tasks, n) → (1, n)
-    best = [torch.softmax(reading.scores, 1).max(1) for reading in readings]
+    best = [torch.softmax(output.scores, 1).max(1) for output in outputs]
     labels = torch.stack([each.indices for each in best]).gather(0, which)
-    sure = torch.stack([each.values for each in best]).gather(0, which)
-    return which[0], labels[0], sure[0]
+    confidence = torch.stack([each.values for each in best]).gather(0, which)
+    return which[0], labels[0], confidence[0]
 
 
 def calibration(task: Task) -> Examples:

@@ -1,6 +1,6 @@
-"""What flows between layers: the values, and the ids of the live units they belong to.
+"""What flows between layers: the values, and the ids of the active units they belong to.
 
-A layer computes only the rows that are live and reads only the columns that flow in, so one forward
+A layer computes only the active rows and reads only the columns that flow in, so one forward
 serves relaxed training, sparse training, inference and the cutting of tickets.
 """
 
@@ -25,10 +25,10 @@ class Activations:
     """Values on their way through a network, for one task.
 
     `source` is the set of rivals the channels belong to and `ids` says which of its units they are;
-    both are None for the input and in dense networks, where every channel is always live.
+    both are None for the input and in dense networks, where every channel is always active.
     """
 
-    values: Tensor  # (batch, live, height, width) or (batch, live · positions)
+    values: Tensor  # (batch, active, height, width) or (batch, active · positions)
     task: str
     selection: Selection
     source: RivalBlocks | None = None
@@ -64,7 +64,7 @@ class MaxPool(nn.Module):
 
 
 class GlobalPool(nn.Module):
-    """The mean over height and width: (batch, live, height, width) → (batch, live)."""
+    """The mean over height and width: (batch, active, height, width) → (batch, active)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class GlobalPool(nn.Module):
 
 
 class Flatten(nn.Module):
-    """(batch, live, height, width) → (batch, live · height · width), a unit's positions together.
+    """(batch, active, height, width) → (batch, active · height · width), a unit's positions together.
 
     The ids stay as they are: a linear layer knows that each unit now has several positions.
     """

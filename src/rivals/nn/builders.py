@@ -93,8 +93,8 @@ class DenseBuilder:
         stream: RivalBlocks | None = None, activate: bool = True,
     ) -> nn.Module:  # fmt: skip
         return DenseConv2d(
-            self.shape.blocks(width), kernel, stride, padding, activation=self.activation, norm=self.norm,
-            activate=activate,
+            self.shape.blocks(width), kernel, stride, padding, activation=self.activation,
+            norm=self.norm, activate=activate,
         )  # fmt: skip
 
     def linear(self, width: int) -> nn.Module:

@@ -40,7 +40,7 @@ def anneal(start: float, end: float, progress: float) -> float:
 
 
 def active_count(start: int, end: int, progress: float) -> int:
-    """How many units of a block are active: from `start` to `end` in geometric steps (8, 4, 2, 1)."""
+    """How many units of a block are active: `start` to `end` in geometric steps (8, 4, 2, 1)."""
     shrink: float = (end / start) ** min(max(progress, 0.0), 1.0)
     return max(1, round(start * shrink))
 
@@ -71,7 +71,7 @@ def relaxed(sample: Tensor) -> ActiveUnits:
 
 
 def gated(sample: Tensor) -> ActiveUnits:
-    """The paper's figures: only the winner passes forward, ξ̂ is the strength of the way back."""
+    """The paper's figures: only the winner passes forward, ξ̂ is the strength of its gradient."""
     hard = torch.nn.functional.one_hot(sample.argmax(-1), sample.shape[-1]).to(sample.dtype)
     ids = torch.arange(sample.numel(), device=sample.device)
     return ActiveUnits(ids, hard.T.flatten(), sample.T.flatten())
@@ -80,8 +80,8 @@ def gated(sample: Tensor) -> ActiveUnits:
 def sparse(sample: Tensor, count: int) -> ActiveUnits:
     """Only the `count` units with the largest ξ̂ of each block exist: (blocks, units) → active ones.
 
-    Their gates are ξ̂ renormalised over the active ones, so count = units is `relaxed`. A single active
-    unit passes unscaled and ξ̂ is the strength of the way back: `gated` without the losers.
+    Their gates are ξ̂ renormalised over the active ones, so count = units is `relaxed`. A single
+    active unit passes unscaled, and ξ̂ scales its gradient: `gated` without the losers.
     """
     blocks, units = sample.shape
     if count >= units:
@@ -96,7 +96,7 @@ def sparse(sample: Tensor, count: int) -> ActiveUnits:
 
 
 def gate(values: Tensor, active: ActiveUnits) -> Tensor:
-    """Scale `values` (batch, active, …) by the forward gates; send gradients by the backward ones."""
+    """Scale `values` (batch, active, …) by the forward gates, gradients by the backward ones."""
     if active.forward is None or active.backward is None:
         return values
     tail = (1,) * (values.dim() - 2)

@@ -1,7 +1,7 @@
 """Cutting: the same forward, with a recorder in place of the values, leaves ordinary layers behind.
 
 Instead of a tensor a `torch.fx` proxy flows through the network. Every layer that meets it hands
-over a plain layer of torch holding its live slice, and the graph of these is the ticket. Whatever a
+over a plain layer of torch holding its active slice, and the graph of these is the ticket. Whatever a
 network's forward does (sequences, residual additions, a user's own code) is followed by itself.
 """
 
@@ -59,7 +59,7 @@ class Cutter(fx.Tracer):
                 self.layers[node.target] = nn.ReLU(inplace=True)
         ticket = fx.GraphModule(dict(self.layers.items()), self.graph, class_name="Ticket")
         # A tenth of the time of a small ticket on one image: fx wraps every call to explain errors,
-        # and a module finds its parts by a slow way, unless they are ordinary attributes.
+        # and a module finds its parts slowly, unless they are ordinary attributes.
         type(ticket).__call__ = nn.Module.__call__  # type: ignore[method-assign]
         vars(ticket).update(self.layers.items())
         return ticket
@@ -88,14 +88,16 @@ def run(module: nn.Module, values: Any) -> Tensor:
 
 def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """An ordinary linear layer that owns copies of `weight` (rows, columns) and `bias`."""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device=weight.device)
     return _filled(layer, weight, bias)
 
 
 def conv2d(weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> nn.Conv2d:
     """An ordinary convolution that owns copies of `weight` (rows, columns, k, k) and `bias`."""
     rows, columns, kernel, _ = weight.shape
-    layer = nn.Conv2d(columns, rows, kernel, stride, padding, bias=bias is not None)
+    layer = nn.Conv2d(
+        columns, rows, kernel, stride, padding, bias=bias is not None, device=weight.device
+    )
     return _filled(layer, weight, bias)
 
 

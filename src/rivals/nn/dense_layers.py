@@ -86,8 +86,8 @@ class DenseConv2d(DenseLayer):
     """Convolution → norm → ReLU."""
 
     def __init__(
-        self, width: int, kernel: int, stride: int = 1, padding: int = 0, *, activation: str = "relu",
-        norm: str = "batch", activate: bool = True, seed: int = 0,
+        self, width: int, kernel: int, stride: int = 1, padding: int = 0, *,
+        activation: str = "relu", norm: str = "batch", activate: bool = True, seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(width, activation=activation, norm=norm, activate=activate, seed=seed)
         self.kernel, self.stride, self.padding = kernel, stride, padding

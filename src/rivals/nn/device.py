@@ -1,4 +1,4 @@
-"""Where tensors live: `cpu`, `cuda`, `mps`, or `auto` for the best one that is there."""
+"""Where tensors are: `cpu`, `cuda`, `mps`, or `auto` for the best one that is there."""
 
 from __future__ import annotations
 

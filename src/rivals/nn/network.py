@@ -14,13 +14,15 @@ from rivals.nn.cut import Cutter
 from rivals.nn.dense_layers import DenseLayer
 from rivals.nn.head import Head, heads_of
 from rivals.nn.selection import Selection, Wiring
-from rivals.nn.task_state import TaskTable, on_device
+from rivals.nn.task_state import TaskTable
 from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
 
 
 class Network(nn.Module):
     """Body and heads. The task is an argument; nothing remembers which one came last."""
+
+    place: Tensor
 
     def __init__(
         self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed,
@@ -30,6 +32,7 @@ class Network(nn.Module):
         self.body, self.seed, self.input_shape = body, seed, input_shape
         self.tasks = TaskTable() if tasks is None else tasks
         self.heads = heads_of(self.tasks)
+        self.register_buffer("place", torch.empty(0), persistent=False)  # knows the device
         self.attach()
         for number, layer in enumerate(self.layers()):
             layer.seed = seed.child("layer", number).value
@@ -55,7 +58,7 @@ class Network(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return on_device(self)
+        return self.place.device
 
     def layers(self) -> list[TWTALayer | DenseLayer]:
         """The layers with weights, in the order of the forward pass."""

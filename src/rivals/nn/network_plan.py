@@ -1,4 +1,4 @@
-"""What it takes to build a network and its twins: a name, widths, units, an input shape."""
+"""What it takes to build a network: a name, widths, units, an input shape."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.settings import Settings
 
+CPU = torch.device("cpu")
 networks: Registry[Callable[..., nn.Module]] = Registry(
     "network",
     {
@@ -58,7 +59,7 @@ class NetworkPlan:
 
     settings: NetworkSettings
     input_shape: tuple[int, int, int]
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
 
     def rivals(
         self, seed: Seed, stored: bool = False, tasks: TaskTable | None = None

@@ -7,8 +7,9 @@
     Masked      every unit is computed and all but the winners are multiplied by zero (for checks)
 
 While a task is learned (Draw, Settled), ids are local to its contenders and weights come from the
-layers' training copies: active slices are leaf tensors, so a gradient is as small as they are. For tasks
-that are done (Winners, Masked), ids are those of the layers and weights come from the shared ones.
+layers' training copies: active slices are leaf tensors, so a gradient is as small as they are.
+For tasks that are done (Winners, Masked), ids are those of the layers and weights come from the
+shared ones.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ GATINGS: dict[str, Callable[..., ActiveUnits]] = {
 
 
 class Draw(_Training):
-    """One step of competition in one of three ways: `relaxed`, `gated`, or `sparse` with k active units."""
+    """One step of competition, gated in one of three ways: `relaxed`, `gated` or `sparse`."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 An edge joins a unit of this layer (row) to a unit of the layer before (column); it has `taps`
 weights: the kernel of a convolution, the positions of a flattened map, or one. An edge that a task
-uses is protected: later tasks read it and never change it. An edge that nobody uses is free, and
+uses is protected: later tasks read it and never change it. An edge that no task uses is free, and
 its value is untrained: a function of the seed.
 
 A task uses one unit of every block, so a claim is a table (row blocks, column blocks), and two
@@ -29,7 +29,7 @@ AT_ONCE = 1 << 18  # numbers, when all rows are looked at: no table of all edges
 
 
 class Claim(nn.Module):
-    """The edges rows × columns that a task uses, and which of them it owns: those nobody used."""
+    """The edges rows × columns that a task uses, and which of them it owns: those no task used before."""
 
     rows: Tensor  # (row blocks,) ids
     columns: Tensor  # (column blocks,) ids, or the whole input
@@ -139,7 +139,7 @@ class SharedWeight(nn.Module, ABC):
         return 1 - owned / (self.rows * self.columns)
 
     def claim(self, task: str, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        """A task uses the slice from now on, and owns those of its edges that nobody used."""
+        """A task uses the slice from now on, and owns those of its edges that no task used before."""
         self.claims[task] = Claim(rows, columns, self.free(rows, columns))
         self.changed()
         self.put(task, values)

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
-import torch
 from torch import Tensor, nn
 
 Value = TypeVar("Value")
@@ -103,9 +102,9 @@ class TaskTable(nn.Module):
             del self._modules[self.keys_by_name.pop(task)]
             self.version += 1
 
-    def column(self, entry: str) -> Column[Any]:
+    def column(self, entry: str) -> TaskColumn[Any]:
         """One entry of every task that has it, as a dictionary by task."""
-        return Column(self, entry)
+        return TaskColumn(self, entry)
 
     def train(self, mode: bool = True) -> TaskTable:
         """States behave the same in both modes, so there is nothing to walk through."""
@@ -113,7 +112,7 @@ class TaskTable(nn.Module):
         return self
 
 
-class Column(MutableMapping[str, Value], Generic[Value]):
+class TaskColumn(MutableMapping[str, Value], Generic[Value]):
     """One entry of all task states: `norms["screws"]`. Setting it adds the task if it is new."""
 
     def __init__(self, table: TaskTable, entry: str) -> None:
@@ -148,9 +147,3 @@ class Column(MutableMapping[str, Value], Generic[Value]):
 def module_key(task: str) -> str:
     """A task's name as torch allows it in names of modules: without dots."""
     return quote(task, safe=" ").replace(".", "%2E")
-
-
-def on_device(network: nn.Module) -> torch.device:
-    """Where the tensors of a network are; the CPU if it has none."""
-    tensor = next(network.parameters(), next(network.buffers(), None))
-    return torch.device("cpu") if tensor is None else tensor.device

@@ -53,30 +53,30 @@ class TrainingCopy:
 
 @dataclass
 class ActiveSlice:
-    """The live part of a work: a leaf to train, and the edges that must not move."""
+    """The active part of a training copy: a leaf to train, and the edges that must not move."""
 
-    work: TrainingCopy
-    place: Tensor | None  # where its edges lie in the work, as flat numbers; None: all of it
+    copy: TrainingCopy
+    place: Tensor | None  # where its edges lie in the copy, as flat numbers; None: all of it
     leaf: Tensor  # (rows, columns, taps)
     free: Tensor | None  # (rows, columns, 1) bool; None where every edge is free
     frozen: Tensor | None  # the values before training; None where every edge is free
 
     @classmethod
-    def gather(cls, work: TrainingCopy, rows: Tensor, columns: Tensor) -> ActiveSlice:
-        """The local rows × columns of a work; all of them share its memory, a part is a copy."""
-        height, width, _ = work.values.shape
+    def gather(cls, copy: TrainingCopy, rows: Tensor, columns: Tensor) -> ActiveSlice:
+        """The local rows × columns of a training copy; all of them share its memory, a part is a copy."""
+        height, width, _ = copy.values.shape
         if (len(rows), len(columns)) == (height, width):
-            place, leaf, free = None, work.values.detach(), work.free
+            place, leaf, free = None, copy.values.detach(), copy.free
         else:
             # One flat index, and one dimension after the other, are several times as fast as pairs.
             place = (rows.unsqueeze(1) * width + columns).flatten()
-            leaf = work.values.index_select(0, rows).index_select(1, columns)
+            leaf = copy.values.index_select(0, rows).index_select(1, columns)
             free = None
-            if work.free is not None:
-                free = work.free.index_select(0, rows).index_select(1, columns)
+            if copy.free is not None:
+                free = copy.free.index_select(0, rows).index_select(1, columns)
         free = None if free is None else free.unsqueeze(2)
         frozen = None if free is None else leaf.clone()
-        return cls(work, place, leaf.requires_grad_(), free, frozen)
+        return cls(copy, place, leaf.requires_grad_(), free, frozen)
 
     @torch.no_grad()
     def descend(self, lr: float, weight_decay: float) -> None:
@@ -96,4 +96,4 @@ class ActiveSlice:
     def write_back(self) -> None:
         if self.place is not None:
             taps = self.leaf.shape[2]
-            self.work.values.view(-1, taps).index_copy_(0, self.place, self.leaf.view(-1, taps))
+            self.copy.values.view(-1, taps).index_copy_(0, self.place, self.leaf.view(-1, taps))

@@ -2,11 +2,11 @@
 
                  x (batch, columns, …)                      W (rows, columns, taps)
                         │                                        ▲ columns: units that flow in
-    one draw ──► live rows, gates ──► W[rows, columns] ──► conv or linear
+    one draw ──► active rows, gates ──► W[rows, columns] ──► conv or linear
                         │                                  ▼
-                        └────────► norm of the task ──► gate ──► ReLU ──► y (batch, live rows, …)
+                        └────────► norm of the task ──► gate ──► ReLU ──► y (batch, active rows, …)
 
-Only live rows are computed and only the columns that flow in are read. Layers take their input
+Only active rows are computed and only the columns that flow in are read. Layers take their input
 shape from the first flow they see, as the lazy modules of torch do.
 """
 
@@ -77,7 +77,7 @@ class TWTALayer(nn.Module):
         raise NotImplementedError
 
     def connect(self, values: Tensor, weight: Tensor) -> Tensor:
-        """Values of live columns, and the live slice (rows, columns, taps) → values of the rows."""
+        """Values of active columns, and the active slice (rows, columns, taps) → values of the rows."""
         raise NotImplementedError
 
     def arrange(self, weight: Tensor) -> Tensor:

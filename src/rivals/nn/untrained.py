@@ -1,4 +1,4 @@
-"""Untrained weights as a function of the seed: no edge that nobody claimed is ever stored.
+"""Untrained weights as a function of the seed: no edge that no task claimed is ever stored.
 
 A counter-based generator: the weight of an edge depends on (seed, row, column, tap) alone, so any
 slice can be made at any time, in any order, whatever the size of the layer is or becomes.

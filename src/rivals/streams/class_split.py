@@ -27,7 +27,7 @@ class ClassSplit(Stream):
     ) -> None:
         self.name, self.preprocessing = name, preprocessing
         self.fingerprint = data.fingerprint
-        self.subset = settings.told(data.subset, len(data.classes) // width)
+        self.subset = settings.describe_subset(data.subset, len(data.classes) // width)
         channels, height, side = data.train.images.shape[1:]
         self.input_shape = (channels, height, side)
         self.classes = data.classes

@@ -41,7 +41,7 @@ class FiveDatasets(Stream):
         self.data = [load(name) for name in list(SETS)[: settings.length(len(SETS))]]
         self.fingerprint = " ".join(data.fingerprint for data in self.data)
         subset = "; ".join(data.subset for data in self.data if data.subset)
-        self.subset = settings.told(subset, len(SETS))
+        self.subset = settings.describe_subset(subset, len(SETS))
 
     def __len__(self) -> int:
         return len(self.data)

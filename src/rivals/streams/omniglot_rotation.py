@@ -51,7 +51,7 @@ class OmniglotRotation(Stream):
         data = load("omniglot")
         self.settings, self.seed, self.classes = settings, seed, data.classes
         self.fingerprint = data.fingerprint
-        self.subset = settings.told(data.subset, CHARACTERS // WIDTH)
+        self.subset = settings.describe_subset(data.subset, CHARACTERS // WIDTH)
         self.tasks = settings.length(CHARACTERS // WIDTH)
         self.groups = ordered(CHARACTERS, settings.class_order, seed).view(-1, WIDTH)
         self.pool = Pool(data)

@@ -35,7 +35,7 @@ BOTH = -1  # no class
 LONGEST_NAME = 100  # letters of a class or a task
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of what is shown
 
-Reads = Callable[[int, int], None]  # told how many are read, of how many
+Reads = Callable[[int, int], None]  # called with how many are read, and of how many
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,11 @@ def from_items(
     """The pictures of a dataset or of an array, by the class of each item."""
     numbers = labels.tensor.tolist()
     classes: dict[str, list[Any]] = {named(label, "class"): [] for label in labels.classes}
-    words = list(classes)
+    names = list(classes)
     for item, number in enumerate(numbers):
-        classes[words[number]].append(item)
+        classes[names[number]].append(item)
     if len(classes) < fewest:
-        raise RivalsError(f"'{name}' has one class, '{words[0]}', but a task needs at least two.")
+        raise RivalsError(f"'{name}' has one class, '{names[0]}', but a task needs at least two.")
     for label, items in classes.items():
         check_enough(name, label, len(items), 0, fewest)
     return PictureSource(name, classes, [], get)
@@ -231,7 +231,7 @@ def sample(found: PictureSource, most: int, seed: Seed) -> PictureSource:
 
 
 def read(
-    found: PictureSource, shape: Shape, told: Reads | None = None, repeats: bool = False,
+    found: PictureSource, shape: Shape, progress: Reads | None = None, repeats: bool = False,
     fewest: int = 2,
 ) -> LoadedPictures:  # fmt: skip
     """Decode all pictures; those that occur twice count once, unless `repeats`."""
@@ -243,8 +243,8 @@ def read(
     for label, files in enumerate(found.classes.values()):
         for path in files:
             done += 1
-            if told:
-                told(done, found.count)
+            if progress:
+                progress(done, found.count)
             try:
                 images[len(kept)] = to_pixels(found.get(path), shape)
             except RivalsError as error:

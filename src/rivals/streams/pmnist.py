@@ -49,7 +49,7 @@ class PermutedMnist(Stream):
         data = load("mnist")
         self.name, self.preprocessing, self.settings, self.seed = name, look, settings, seed
         self.fingerprint, self.classes = data.fingerprint, data.classes
-        self.subset = settings.told(data.subset, full)
+        self.subset = settings.describe_subset(data.subset, full)
         self.input_shape = (1, settings.pad, settings.pad)
         self.tasks = settings.length(full)
         self.pool = Pool(data)

@@ -22,7 +22,7 @@ from rivals.streams.stream import stratified
 
 
 class SplitSettings(Settings):
-    """What every stream on official data can be told."""
+    """The settings of every stream on official data."""
 
     SPLITS: ClassVar[tuple[str, ...]] = ("official", "random_9_1")
 
@@ -50,7 +50,7 @@ class SplitSettings(Settings):
             if getattr(self, name) < 0:
                 raise RivalsError(f"{name} is {getattr(self, name)}; use 0 for all.")
 
-    def told(self, subset: str, full: int) -> str:
+    def describe_subset(self, subset: str, full: int) -> str:
         """What results must say: the data set's own `subset` and what these settings leave out."""
         limits = [
             (self.per_class, f"at most {self.per_class:,} training images a class used"),

@@ -1,7 +1,8 @@
 """One training as a process of its own, which writes what happens into a file.
 
-The process inherits a locked file, so whether it lives is asked of the system and not of a process
-number: a server that was killed and started again finds its training, running or ended.
+The process inherits a locked file, so the system knows whether it still runs. A server that was
+killed and started again therefore finds its training, running or ended. Windows cannot do this:
+there a new server takes an earlier training for ended.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class TrainingJob:
 
     def stop(self) -> None:
         """Ask it to end; end it if it does not."""
-        for sign in (signal.SIGTERM, signal.SIGKILL):
+        for sign in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
             deadline = time.monotonic() + PATIENCE
             if not self.alive():
                 return

@@ -35,7 +35,7 @@ extern const char *const ticket_classes[TICKET_CLASSES];
    it on the stack instead, or with -DTICKET_MEMORY='static __attribute__((section(".ram2")))'. */
 void ticket_scores(const ticket_pixel image[TICKET_PIXELS], float scores[TICKET_CLASSES]);
 
-/* The number of the likeliest class, and how sure it is (0 to 1) unless `confidence` is NULL. */
+/* The number of the likeliest class, and its confidence (0 to 1) unless `confidence` is NULL. */
 int ticket_classify(const ticket_pixel image[TICKET_PIXELS], float *confidence);
 
 #endif

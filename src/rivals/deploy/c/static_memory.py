@@ -2,7 +2,7 @@
 
 A buffer lives from the step that writes it to the last that reads it. Buffers that are alive at the
 same step lie apart; others may overlap. A layer that changes value by value writes over its input
-where nobody reads that any more. So the memory of a ticket is about that of its two or three
+where that is not read any more. So the memory of a ticket is about that of its two or three
 largest neighbours and not that of all layers.
 """
 

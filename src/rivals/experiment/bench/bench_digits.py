@@ -27,11 +27,11 @@ FLASH = 64 * 1024  # bytes
 def device_rows(sizes: Sizes, installed: Collection[str]) -> Iterator[Row]:
     """Parity in float32 and int8, and the flash of the C program, of one trained ticket."""
     from rivals.deploy.exported import export
-    from rivals.deploy.test_pictures import of_lesson
+    from rivals.deploy.test_pictures import of_stream_item
     from rivals.deploy.ticket_source import TicketSource
 
-    ticket, lesson = digits_ticket(sizes)
-    source = TicketSource(ticket, of_lesson(lesson))
+    ticket, item = digits_ticket(sizes)
+    source = TicketSource(ticket, of_stream_item(item))
     with tempfile.TemporaryDirectory() as folder:
         for name in ("onnx", "onnx-int8"):
             if name not in installed:
@@ -55,13 +55,13 @@ def device_rows(sizes: Sizes, installed: Collection[str]) -> Iterator[Row]:
 def digits_ticket(sizes: Sizes) -> tuple[Ticket, StreamItem]:
     """The first task of `rivals run digits`, learned here."""
     settings = resolve("digits", overrides={"epochs": sizes.epochs})
-    lesson = streams["digits"].build(settings.stream, Seed(0).child("stream"))[0]
+    item = streams["digits"].build(settings.stream, Seed(0).child("stream"))[0]
     shape = (1, 8, 8)
     method = methods["twta"](NetworkPlan(settings.network, shape), settings.training, Seed(0))
-    Trainer(method).fit(lesson.task)
-    task = lesson.task
+    Trainer(method).fit(item.task)
+    task = item.task
     network = method.ticket(task.name)
-    return Ticket(network, task.name, task.classes, task.preprocessing, shape), lesson
+    return Ticket(network, task.name, task.classes, task.preprocessing, shape), item
 
 
 def flash_row(source: TicketSource, path: Path) -> Row:

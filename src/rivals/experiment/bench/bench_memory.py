@@ -1,4 +1,4 @@
-"""Suite `memory`: what training occupies beyond a process that is warm, against dense training."""
+"""Suite `memory`: the extra memory of training after a warm-up, compared with dense training."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
 
 
 def against_dense(network: str, sizes: Sizes) -> Iterator[Row]:
-    """Weights held and generated, each against dense training of the same width."""
+    """Weights held in memory or generated, each compared with dense training of the same width."""
     dense, native = (_extra(network, sizes, kind) for kind in ("dense", "native"))
     for kind, limit in LIMITS.items():
         ours = _extra(network, sizes, kind)
         yield Row(
             f"memory-{network}-{kind}", ours / dense, "of dense", at_most(limit),
-            f"a task of {sizes.memory_steps} steps takes {ours:.0f} MB beyond a warm process, "
+            f"a task of {sizes.memory_steps} steps takes {ours:.0f} MB after a warm-up, "
             f"dense {dense:.0f} MB, the native small network {native:.0f} MB",
         )  # fmt: skip
 
 
 def wider_than_memory(sizes: Sizes) -> Row:
-    """A network that is never there as a whole."""
+    """A network that is never in memory as a whole."""
     native = _extra("wide", sizes, "native")
     found = ask("memory", sizes, network="wide", kind="generated")
     ours, weights = found["bytes"] / 1e6, found["weights"]
     return Row(
         "wide-network", ours, "MB", None,
         f"ResNet18 with {sizes.wide_units} rivals a block, {weights / 1e6:.0f} M weights "
-        f"({weights * 4 / 1e6:.0f} MB were they held), learns a task of {sizes.memory_steps} steps "
+        f"({weights * 4 / 1e6:.0f} MB if held), learns a task of {sizes.memory_steps} steps "
         f"(loss {found['first_loss']:.2f} to {found['last_loss']:.2f}); the "
         f"native small network takes {native:.0f} MB",
     )  # fmt: skip

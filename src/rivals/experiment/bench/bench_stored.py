@@ -26,7 +26,7 @@ def store(method: Method, task: Task, count: int) -> None:
 
 
 def claim(network: RivalNetwork, name: str, classes: int, generator: torch.Generator) -> None:
-    """A random winner in every block; edges that nobody used keep their untrained values."""
+    """A random winner in every block; edges that no task used keep their untrained values."""
     for rivals in network.rivals():
         rivals.winners[name] = torch.randint(rivals.units, (rivals.blocks,), generator=generator)
     for layer in network.layers():

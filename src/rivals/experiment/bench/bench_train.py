@@ -42,7 +42,7 @@ def step_rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
     found = ratio(dense, competing)
     yield Row(
         "competing-step", found.value, "× faster", at_least(6),
-        f"AlexNet, step with one live unit {ms['competing']}, dense {wide}", found.spread,
+        f"AlexNet, step with one active unit {ms['competing']}, dense {wide}", found.spread,
     )  # fmt: skip
     found = ratio(relaxed, dense)
     yield Row(

@@ -33,7 +33,7 @@ def first_batch(task: Task, size: int) -> Batch:
 
 
 class PhaseSteps:
-    """One step after the other in `settled`, `competing` (one live unit) or `relaxed`."""
+    """One step after the other in `settled`, `competing` (one active unit) or `relaxed`."""
 
     def __init__(self, method: Method, task: Task, batch: int) -> None:
         self.method = method

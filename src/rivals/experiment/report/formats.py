@@ -6,7 +6,7 @@ import csv
 import io
 import re
 
-from rivals.experiment.report.tables import Cell, Table, TableColumn
+from rivals.experiment.report.tables import Cell, Column, Table
 
 NOTHING = "–"
 SCALE = {"megabytes": 1e-6, "kilobytes": 1e-3}
@@ -18,7 +18,7 @@ LATEX = {
 }  # fmt: skip
 
 
-def words(cell: Cell, column: TableColumn) -> str:
+def words(cell: Cell, column: Column) -> str:
     """A cell as people read it: `51.6 ± 0.4`, `1.13 × 10¹¹`, or a dash."""
     if cell.text or cell.value is None:
         return cell.text or NOTHING
@@ -102,16 +102,16 @@ def comma_separated(tables: list[tuple[str, str, Table]]) -> str:
     return out.getvalue()
 
 
-def _measured(column: TableColumn) -> bool:
+def _measured(column: Column) -> bool:
     return column.style not in ("text", "count") and not column.printed
 
 
-def _csv_heads(column: TableColumn) -> list[str]:
+def _csv_heads(column: Column) -> list[str]:
     head = re.sub(r"\b[kM]B$", "bytes", column.head)
     return [head, f"{head} deviation"] if _measured(column) else [head]
 
 
-def _csv_values(cell: Cell, column: TableColumn) -> list[str]:
+def _csv_values(cell: Cell, column: Column) -> list[str]:
     if column.style == "text":
         return [cell.text]
     value = "" if cell.value is None else f"{cell.value:.10g}"

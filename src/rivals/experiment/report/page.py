@@ -13,7 +13,7 @@ from rivals import __version__
 from rivals.experiment.report.figures import Figure
 from rivals.experiment.report.formats import words
 from rivals.experiment.report.groups import Section
-from rivals.experiment.report.tables import Cell, Table, TableColumn
+from rivals.experiment.report.tables import Cell, Column, Table
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _labelled(figure: Figure) -> str:
     return figure.svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-def _bar(cell: Cell, column: TableColumn) -> float | None:
+def _bar(cell: Cell, column: Column) -> float | None:
     """How far a bar behind a percentage reaches; none where there is no percentage."""
     if column.style != "percent" or column.printed or cell.value is None or not column.better:
         return None

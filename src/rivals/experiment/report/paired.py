@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rivals.experiment.report.groups import Group, Section, Spread
-from rivals.experiment.report.tables import SYSTEM, Cell, Table, TableColumn, finished
+from rivals.experiment.report.tables import SYSTEM, Cell, Column, Table, finished
 
 LEVEL = 0.95
 
@@ -19,12 +19,10 @@ def paired(section: Section) -> Table:
     """TWTA minus each other system, where two seeds or more are common to both."""
     columns = [
         SYSTEM,
-        TableColumn("common seeds", "count"),
-        TableColumn(
-            "TWTA ahead by", "points", about="accuracy with the task known, mean ± deviation"
-        ),
-        TableColumn("at least", "points", about="the lower end of the 95 % interval"),
-        TableColumn("at most", "points", about="its upper end"),
+        Column("common seeds", "count"),
+        Column("TWTA ahead by", "points", about="accuracy with the task known, mean ± deviation"),
+        Column("at least", "points", about="the lower end of the 95 % interval"),
+        Column("at most", "points", about="its upper end"),
     ]
     table = Table("paired", "Ahead or behind, seed by seed", columns)
     first = next((group for group in section.groups if group.method == "twta"), None)

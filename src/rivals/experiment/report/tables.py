@@ -17,7 +17,7 @@ from rivals.experiment.report.report_runs import FinishedRun
 
 
 @dataclass(frozen=True)
-class TableColumn:
+class Column:
     """A head, what its numbers are, and whether they are the paper's."""
 
     head: str
@@ -50,14 +50,14 @@ class Table:
 
     name: str  # of its files
     title: str
-    columns: list[TableColumn]
+    columns: list[Column]
     rows: list[list[Cell]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)  # which subsets it is on
 
 
-SYSTEM = TableColumn("method", "text")
-SEEDS = TableColumn("seeds", "count", about="runs that mean ± deviation are taken over")
+SYSTEM = Column("method", "text")
+SEEDS = Column("seeds", "count", about="runs that mean ± deviation are taken over")
 PRINTED = "as printed in the paper, on complete data and other networks"
 
 
@@ -65,13 +65,13 @@ def accuracy(section: Section) -> Table:
     """Table 1: accuracy with the task known and unknown, and what a task keeps."""
     columns = [
         SYSTEM, SEEDS,
-        TableColumn("task known %", better="high", about="mean accuracy over tasks after the last one"),
-        TableColumn("task unknown %", better="high", about="the task is inferred from the image"),
-        TableColumn("paper %", printed=True, about=PRINTED),
-        TableColumn("kept, nominal %", about="as the paper counts: 1/J for TWTA"),
-        TableColumn("kept, effective %", about="counted in the network that is cut out"),
-        TableColumn("weights per task", "count", about="mean over tickets"),
-        TableColumn("paper, millions", "millions", printed=True, about="retained weights as printed"),
+        Column("task known %", better="high", about="mean accuracy over tasks after the last one"),
+        Column("task unknown %", better="high", about="the task is inferred from the image"),
+        Column("paper %", printed=True, about=PRINTED),
+        Column("kept, nominal %", about="as the paper counts: 1/J for TWTA"),
+        Column("kept, effective %", about="counted in the network that is cut out"),
+        Column("weights per task", "count", about="mean over tickets"),
+        Column("paper, millions", "millions", printed=True, about="retained weights as printed"),
     ]  # fmt: skip
     table = Table("accuracy", "Accuracy and retained weights", columns)
     for group in section.groups:
@@ -100,13 +100,13 @@ def cost(section: Section) -> Table:
     """Table 2: training FLOPs and measured seconds, memory, and the size of what is deployed."""
     columns = [
         SYSTEM, SEEDS,
-        TableColumn("training FLOPs", "flops", about="counted, everything charged"),
-        TableColumn("paper FLOPs", "flops", printed=True, about=PRINTED),
-        TableColumn("seconds", "seconds", about="of training, measured"),
-        TableColumn("peak memory MB", "megabytes", about="of the process that trained"),
-        TableColumn("ticket kB", "kilobytes", about="deployed for one task, as a file; mean over tasks"),
-        TableColumn("MACs per image", "count", about="of a ticket"),
-        TableColumn("to continue kB", "kilobytes", about="all that must be kept to learn further tasks"),
+        Column("training FLOPs", "flops", about="counted, everything charged"),
+        Column("paper FLOPs", "flops", printed=True, about=PRINTED),
+        Column("seconds", "seconds", about="of training, measured"),
+        Column("peak memory MB", "megabytes", about="of the process that trained"),
+        Column("ticket kB", "kilobytes", about="deployed for one task, as a file; mean over tasks"),
+        Column("MACs per image", "count", about="of a ticket"),
+        Column("to continue kB", "kilobytes", about="all that must be kept to learn further tasks"),
     ]  # fmt: skip
     table = Table("cost", "Cost of training and size of what is deployed", columns)
     for group in section.groups:
@@ -132,11 +132,11 @@ def bti(section: Section) -> Table:
     """Table 3: what is forgotten."""
     columns = [
         SYSTEM, SEEDS,
-        TableColumn("when learned %", about="each task just after it was learned"),
-        TableColumn("at the end %", about="all tasks after the last one"),
-        TableColumn("BTI", "points", better="low", about="points lost since learned"),
-        TableColumn("paper BTI", "points", printed=True, about=PRINTED),
-        TableColumn("from the best", "points", about="points lost since a task was at its best"),
+        Column("when learned %", about="each task just after it was learned"),
+        Column("at the end %", about="all tasks after the last one"),
+        Column("BTI", "points", better="low", about="points lost since learned"),
+        Column("paper BTI", "points", printed=True, about=PRINTED),
+        Column("from the best", "points", about="points lost since a task was at its best"),
     ]  # fmt: skip
     table = Table("bti", "Forgetting", columns)
     for group in section.groups:
@@ -155,12 +155,12 @@ def bti(section: Section) -> Table:
 def blocks(section: Section) -> Table:
     """Table 4: the effect of the block size J on TWTA."""
     columns = [
-        SYSTEM, TableColumn("J", "count", about="rivals in a block"), SEEDS,
-        TableColumn("kept, nominal %"), TableColumn("kept, effective %"),
-        TableColumn("task known %", better="high"), TableColumn("task unknown %", better="high"),
-        TableColumn("paper %", printed=True, about=PRINTED),
-        TableColumn("training FLOPs", "flops"), TableColumn("seconds", "seconds"),
-        TableColumn("paper seconds", "seconds", printed=True, about=PRINTED),
+        SYSTEM, Column("J", "count", about="rivals in a block"), SEEDS,
+        Column("kept, nominal %"), Column("kept, effective %"),
+        Column("task known %", better="high"), Column("task unknown %", better="high"),
+        Column("paper %", printed=True, about=PRINTED),
+        Column("training FLOPs", "flops"), Column("seconds", "seconds"),
+        Column("paper seconds", "seconds", printed=True, about=PRINTED),
     ]  # fmt: skip
     table = Table("blocks", "Effect of the block size J", columns)
     competing = [g for g in section.groups if g.method == "twta" and g.runs[0].units]
@@ -191,7 +191,7 @@ OVERVIEWS = {
 def overview(found: list[Section], name: str = "overview") -> Table:
     """Every method on every benchmark, one number each."""
     title, key, better = OVERVIEWS[name]
-    columns = [SYSTEM, *(TableColumn(s.title, better=better, subset=bool(s.subset)) for s in found)]
+    columns = [SYSTEM, *(Column(s.title, better=better, subset=bool(s.subset)) for s in found)]
     table = Table(name, title, columns)
     every = sorted((group for s in found for group in s.groups), key=rank)
     labels = dict.fromkeys(group.label for group in every)

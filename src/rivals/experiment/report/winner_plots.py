@@ -121,7 +121,7 @@ def room(section: Section) -> Figure | None:
             axes.plot(x, np.mean(curves, axis=0), color=shade, label=layer, **mark)
         axes.set_ylim(0, 103)
         axes.set_xlabel("tasks learned")
-        axes.set_ylabel("weights nobody has claimed, %")
+        axes.set_ylabel("weights that no task has claimed, %")
         axes.set_xticks(task_ticks(section.tasks))
         canvas.legend(
             *axes.get_legend_handles_labels(), loc="outside lower center",
