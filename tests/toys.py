@@ -35,7 +35,7 @@ def steps_of(method, task, watch=lambda step: None):
     """The steps of a task that was started, from wherever the method stands."""
     trainer = Trainer(method, [OnStep(watch)])
     trainer.task = task
-    trainer._epochs(task)
+    trainer.run_epochs(task)
 
 
 def teach(method, task):

@@ -64,7 +64,7 @@ class Trainer:
         begin()
         for callback in self.callbacks:
             callback.on_task_begin(self)
-        self._epochs(task)
+        self.run_epochs(task)
         for callback in self.callbacks:
             callback.on_train_end(self)
         end()
@@ -72,7 +72,7 @@ class Trainer:
             callback.on_task_end(self)
         return self.reason
 
-    def _epochs(self, task: Task) -> None:
+    def run_epochs(self, task: Task) -> None:
         """All steps, from wherever the method's position stands."""
         method, at = self.method, self.method.position
         while at.epoch < method.planned_epochs():

@@ -221,7 +221,7 @@ class LearningSession:
         old = method.known[task.name]
         method.settings = method.settings.replace(lr=method.settings.lr * REFINING_LR)
         accuracy = Refined()
-        stopped = Trainer(method, [accuracy, *self.callbacks, accuracy.at_end]).refine(task)
+        stopped = Trainer(method, [*self.callbacks, accuracy]).refine(task)
         none = [0] * len(method.network.rivals())
         if accuracy.after < accuracy.before:
             unchanged = ModelFolder.open(model.path)
@@ -336,22 +336,16 @@ class GrowthEvent(Callback):
 
 
 class Refined(Callback):
-    """Validation accuracy before refining, and after the best weights were restored."""
+    """Validation accuracy before refining and after; the last callback, so that `after` is that of
+    the best weights, which early stopping has restored."""
 
     before = after = 0.0
 
     def on_task_begin(self, trainer: Trainer) -> None:
         self.before = validation_accuracy(trainer)
 
-    @property
-    def at_end(self) -> Callback:
-        refined = self
-
-        class AtEnd(Callback):
-            def on_train_end(self, trainer: Trainer) -> None:
-                refined.after = validation_accuracy(trainer)
-
-        return AtEnd()
+    def on_train_end(self, trainer: Trainer) -> None:
+        self.after = validation_accuracy(trainer)
 
 
 def remember(method: TWTA, task: Task, old: TaskRecord, share: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -74,21 +73,16 @@ class Model:
         content = manifest.read(self.path)
         if self._opened is None or self._opened.description != content:
             self._opened = ModelFolder(self.path, content, self.device)
-            self.__dict__.pop("predictor", None)
         return self._opened
 
-    @cached_property
     def predictor(self) -> Predictor:
         """All tickets, ready to answer."""
-        assert self._opened is not None
-        return self._opened.method.predictor()
-
-    def _predictor(self) -> Predictor:
-        if not self.opened().tasks:
+        model = self.opened()
+        if not model.tasks:
             raise RivalsError(
                 f"The model {self.path} knows no task yet; teach it with `rivals learn`."
             )
-        return self.predictor
+        return model.method.predictor()
 
     # Learning and forgetting -------------------------------------------------------------------
 
@@ -184,7 +178,7 @@ class Model:
 
     def check(self, task: str | None = None, reject: float | None = None) -> None:
         """Refuse what cannot be asked of this model."""
-        self._predictor()
+        self.predictor()
         if reject is not None:
             check_share(reject)
         if task is not None:
@@ -195,7 +189,7 @@ class Model:
     ) -> list[Answer]:
         """Answers for pixels (n, channels, height, width) of the model's own size."""
         self.check(task, reject)
-        predictor = self._predictor()
+        predictor = self.predictor()
         name = None if task is None else self.opened().task(task).name
         raw = torch.from_numpy(np.ascontiguousarray(images)).to(self.opened().method.device)
         found = predictor.predict(raw, name, reject)
