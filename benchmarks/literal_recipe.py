@@ -11,27 +11,31 @@ from __future__ import annotations
 import torch
 
 from rivals.experiment.run_settings import resolve
+from rivals.learn.callbacks import OnStep
 from rivals.learn.method import methods
+from rivals.learn.trainer import Trainer
 from rivals.nn.activations import Activations
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.selection import Winners
 from rivals.seeds import Seed
 from rivals.streams.stream import streams
 
-SETTLING = {"spread": 4.0, "posterior_optimiser": "adam"}
+SETTLING = {"competition.init_std": 4.0, "competition.optimizer": "adam"}
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {  # preset, changes
     "paper": ("paper", {}),
-    "initial weights repaired": ("paper", {"initial": "live"}),
+    "initial weights repaired": ("paper", {"init": "active"}),
     "competition settles": ("paper", SETTLING),
-    "both": ("paper", {"initial": "live", **SETTLING}),
-    "default, a fifth of the steps": ("default", {"compete": 0.2}),
+    "both": ("paper", {"init": "active", **SETTLING}),
+    "default, a fifth of the steps": ("default", {"competition.share": 0.2}),
 }
 
 
 @torch.no_grad()
-def signal_sizes(initial: str) -> list[float]:
+def signal_sizes(init: str) -> list[float]:
     """Standard deviation after each of four linear layers, J = 8, for noise of deviation 1."""
-    settings = NetworkSettings("mlp", (256,) * 4, 8, "linear", "none", initial)
+    settings = NetworkSettings(
+        architecture="mlp", widths=(256,) * 4, units=8, activation="linear", norm="none", init=init
+    )
     network = NetworkPlan(settings, input_shape=(1, 16, 16)).rivals(Seed(0))
     posteriors = [
         torch.randn(rivals.blocks, rivals.units, generator=Seed(number).torch())
@@ -40,10 +44,10 @@ def signal_sizes(initial: str) -> list[float]:
     network.open("task", 10, posteriors)
     network.settle("task")
     noise = torch.randn(500, 1, 16, 16, generator=Seed(0).torch())
-    flow, sizes = Activations(noise.flatten(1), "task", Winners("task")), []
+    activations, sizes = Activations(noise.flatten(1), "task", Winners("task")), []
     for layer in network.layers():
-        flow = layer(flow)
-        sizes.append(flow.values.std().item())
+        activations = layer(activations)
+        sizes.append(activations.values.std().item())
     return sizes
 
 
@@ -53,28 +57,25 @@ def first_task(preset: str, changes: dict[str, object]) -> tuple[float, float, f
     stream = streams["digits-permuted"].build(settings.stream, Seed(0))
     plan = NetworkPlan(settings.network, stream.input_shape)
     method = methods["twta"](plan, settings.training, Seed(0))
-    lesson = stream.lesson(0)
-    name = lesson.task.name
+    task, test = stream[0].task, stream[0].test
     entropy: list[float] = []
 
     def watch(step: object) -> None:
         if method.competing:
-            log_posterior = method.network.rivals()[0].posteriors[name].detach()
+            log_posterior = method.network.rivals()[0].posteriors[task.name].detach()
             posterior = torch.distributions.Categorical(logits=log_posterior)
             entropy.append(posterior.entropy().mean().item())
 
-    method.start(lesson.task)
-    method.learn(lesson.task, watch)
-    method.finish(lesson.task)
-    correct = method.predict(lesson.test.images, name).label == lesson.test.labels
+    Trainer(method, [OnStep(watch)]).fit(task)
+    correct = method.predict(test.images, task.name).label == test.labels
     return 100 * correct.float().mean().item(), entropy[0], entropy[-1]
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    for initial in ("glorot", "live"):
-        sizes = ", ".join(f"{size:.2f}" for size in signal_sizes(initial))
-        print(f"signal after each layer, initial={initial}: {sizes}")
+    for init in ("glorot", "active"):
+        sizes = ", ".join(f"{size:.2f}" for size in signal_sizes(init))
+        print(f"signal after each layer, init={init}: {sizes}")
     for name, (preset, changes) in VARIANTS.items():
         accuracy, start, end = first_task(preset, changes)
         print(f"{name:30} {accuracy:5.1f} %   entropy {start:.2f} → {end:.2f}")

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import rivals
 from rivals.baselines.memory.pool_pictures import fitted
-from rivals.model.predictor import Predictor
+from rivals.io.pictures import to_pixels
 from rivals.streams.data.loading import load
 
 COUNT = 200
@@ -41,13 +42,13 @@ def strangers(shape: tuple[int, int, int]) -> dict[str, NDArray[np.uint8]]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    pictures, predictor = Path(sys.argv[1]), Predictor(sys.argv[2])
-    own = []
-    for task in predictor.tasks:
+    pictures, model = Path(sys.argv[1]), rivals.Model(sys.argv[2])
+    shape, own = model.opened().description.input_shape, []
+    for task in [each.name for each in model.tasks]:
         files = sorted((pictures / "held" / task).glob("*/*"))
-        images = np.stack([predictor.read(file) for file in files])
+        images = np.stack([to_pixels(file, shape) for file in files])
         names = [file.parent.name for file in files]
-        inferred, given = predictor.decide(images), predictor.decide(images, task)
+        inferred, given = model.answers(images), model.answers(images, task)
         named = [each.task == task for each in inferred]
         right = [e.task == task and e.label == n for e, n in zip(inferred, names, strict=True)]
         known = [each.label == name for each, name in zip(given, names, strict=True)]
@@ -55,10 +56,10 @@ def main() -> None:
         print(f"| {task} | {row} |")
         own.append(images)
     for name, images in {"its own test pictures": np.concatenate(own),
-                         **strangers(predictor.shape)}.items():  # fmt: skip
+                         **strangers(shape)}.items():  # fmt: skip
         shares = []
         for reject in (0.05, 0.1):
-            answers = predictor.decide(images, reject=reject)
+            answers = model.answers(images, reject=reject)
             shares.append(f"{100 * np.mean([each.rejected for each in answers]):.0f}")
         print(f"| {name} | {' | '.join(shares)} |")
 

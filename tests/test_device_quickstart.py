@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from rivals.model.predictor import Predictor
 
+import rivals
 from rivals.cli.main import main
-from rivals.model.folder import Model
 from rivals.streams.data.catalogue import dataset
 from rivals.streams.data.find import search
 from teaching import marks
@@ -80,11 +79,11 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(answers) == 200
     same = [line.split("/")[3] == line.split(": ")[1].split()[0] for line in answers]
     assert sum(same) / len(same) > 0.9
-    model = Model.open("model")
+    model = rivals.Model("model")
     assert [task.name for task in model.tasks] == ["digits", "things"]
     assert all(50 < task.accuracy <= 100 for task in model.tasks)
     white = Image.new("RGB", (80, 60), "white")
-    assert Predictor("model").predict([white], reject=0.05)[0].rejected is True
+    assert model.predict(white, reject=0.05).rejected is True
 
 
 def judged(answers: Path) -> tuple[float, float]:

@@ -38,6 +38,7 @@ RUN_FIRST = {  # pages whose commands are carried out before their Python, and w
     "deploy": ("onnxruntime", "onnxscript"),
     "deploy-c": ("emx_onnx_cgen", "onnxscript"),
 }
+EXPORTS = {**RUN_FIRST, "python": ("onnxruntime", "onnxscript")}  # pages, and what they need
 
 
 def blocks(page: Path, language: str) -> list[tuple[int, str]]:
@@ -178,9 +179,19 @@ def the_folder_of_c_compiles(found: dict[str, Any]) -> None:
         assert [float(number) for number in row[2:]] == pytest.approx(scores.tolist(), abs=1e-5)
 
 
+def the_model_was_taught(found: dict[str, Any]) -> None:
+    assert (found["answer"].label, found["answer"].task) == ("upright", "screws")
+    assert found["report"].accuracy > 70
+    assert [task.name for task in found["model"].tasks] == ["nuts", "bolts"]
+    assert Path("nuts.onnx").exists()
+    assert found["same"].classes == ("low", "high")
+    assert len(found["results"].matrix) == 2
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "deploy": the_artefacts_answer,
     "deploy-c": the_folder_of_c_compiles,
+    "python": the_model_was_taught,
     "your-own-method": the_method_learns_and_resumes,
     "your-own-network": the_ticket_is_the_network,
 }
@@ -190,7 +201,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem
 )
 def test_python_of_a_page_runs(page: Path, request: pytest.FixtureRequest) -> None:
-    for module in RUN_FIRST.get(page.stem, ()):
+    for module in EXPORTS.get(page.stem, ()):
         pytest.importorskip(module, reason=f"{module} is not installed: rivals[export,c]")
     if page.stem in RUN_FIRST:
         for words in commands(page):
@@ -203,7 +214,7 @@ def test_python_of_a_page_runs(page: Path, request: pytest.FixtureRequest) -> No
 
 
 def test_pages_with_python_are_there() -> None:
-    others = ("how-it-works", "competition", "memory", "python", "your-own-data")
+    others = ("how-it-works", "competition", "memory", "compare", "your-own-data")
     for name in (*CHECKS, *others):
         assert blocks(named(name), "python"), name
 
@@ -221,6 +232,7 @@ def parsed(words: list[str]) -> dict[str, Any]:
     command, words = command_line(), list(words)
     while hasattr(command, "commands") and words and words[0] in command.commands:
         command = command.commands[words.pop(0)]
+    assert not hasattr(command, "commands") or not words, f"there is no verb {words[0]}"
     parameters: dict[str, Any] = command.make_context("rivals", words).params
     return parameters
 
@@ -265,6 +277,8 @@ def test_grids_of_a_page_are_valid(tmp_path: Path) -> None:
 def test_a_wrong_command_would_be_noticed() -> None:
     with pytest.raises(Exception, match="No such option"):
         parsed(["run", "digits", "--presset", "paper"])
+    with pytest.raises(AssertionError, match="no verb train"):
+        parsed(["train", "digits"])
 
 
 def test_commands_with_a_network_of_your_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,7 +307,7 @@ def test_the_literal_recipe_has_two_faults() -> None:
     script = runpy.run_path(str(ROOT / "benchmarks" / "literal_recipe.py"))
     expected = [8 ** (-depth / 2) for depth in range(4)]
     assert script["signal_sizes"]("glorot") == pytest.approx(expected, rel=0.2)
-    assert script["signal_sizes"]("live") == pytest.approx([1.0] * 4, rel=0.1)
+    assert script["signal_sizes"]("active") == pytest.approx([1.0] * 4, rel=0.1)
     chance = float(np.log(8))  # the entropy of a uniform choice among eight units
     learned = {name: script["first_task"](*variant) for name, variant in script["VARIANTS"].items()}
     assert len(learned) == 5
