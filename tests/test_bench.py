@@ -170,9 +170,9 @@ for build in (plan.native, plan.dense):
     network.add("one", 2)
     torch.nn.functional.cross_entropy(network.train()(images, "one"), labels).backward()
 for way, compete in (("sparse", 1.0), ("relaxed", 1.0), ("sparse", 0.0)):
-    method = methods["twta"](
-        plan, methods["twta"].settings_class(epochs=1, batch_size=8, gating=way, share=compete), Seed(0)
-    )
+    cls = methods["twta"]
+    words = {"epochs": 1, "batch_size": 8, "gating": way, "share": compete}
+    method = cls(plan, cls.settings_class.from_paths(words), Seed(0))
     task = noise_task((3, 64, 64), 16, 2)
     method.start(task)
     batch = Batch(images, labels, task.name, labels, images)

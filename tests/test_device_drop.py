@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from rivals.model.dropping import drop
-from rivals.model.folder import Model
 from rivals.model.predictor import Predictor
+
+from rivals.model.folder import Model
 from rivals.nn.shared_weight import kept
 from teaching import folder, marks, teach
 

@@ -42,25 +42,30 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "relaxed": ("digits", "twta", {"gating": "relaxed", **COMPETE}),
     "per example": ("digits", "twta", {"gating": "relaxed", "per_example": True, **COMPETE}),
     "gated": ("digits", "twta", {"gating": "gated", **COMPETE}),
-    "trial": ("digits", "twta", {"gating": "trial", "share": 0.5, "reuse": 0.5}),
-    "trial by chance": ("digits", "random-ticket", {"gating": "trial", "share": 0.5, "reuse": 0.5}),
-    "trial to the end": ("digits", "twta", {"gating": "trial", "share": 1.0, "reuse": 0.5}),
     "posterior by sgd": ("digits", "twta", {"competition.optimizer": "sgd", **COMPETE}),
     "all seen classes": ("digits", "twta", {"loss_over": "seen", **COMPETE}),
     "gradient of winners": ("digits", "twta", {"keep_gradients": "winner", **COMPETE}),
     "no heritage, decay": ("digits", "twta", {"inherit": "none", "weight_decay": 0.01, **COMPETE}),
     "no norm, linear": ("digits", "twta", {"norm": "none", "activation": "linear", **COMPETE}),
     "convolutions": (
-        "digits", "twta", {"architecture": "conv-small", "widths": "8-8-8", "batch_size": 320, **COMPETE},
+        "digits", "twta",
+        {"architecture": "conv-small", "widths": "8-8-8", "batch_size": 320, **COMPETE},
     ),
     "residual": (
-        "digits", "twta", {"architecture": "resnet-small", "widths": "4-4", "batch_size": 640, **COMPETE},
+        "digits", "twta",
+        {"architecture": "resnet-small", "widths": "4-4", "batch_size": 640, **COMPETE},
     ),
-    "growing": ("digits-permuted", "twta", {"tasks": 3, "batch_size": 480, "grow": "auto", **COMPETE}),
+    "growing": (
+        "digits-permuted", "twta",
+        {"tasks": 3, "batch_size": 480, "growth.enabled": True, **COMPETE},
+    ),
     "growing at random": ("digits-permuted", "random-ticket", {"tasks": 3, "batch_size": 480}),
     "growing, unlike": (
         "digits-permuted", "twta",
-        {"tasks": 3, "batch_size": 480, "gating": "relaxed", "loss_over": "seen", "inherit": "none"},
+        {
+            "tasks": 3, "batch_size": 480, "gating": "relaxed", "loss_over": "seen",
+            "inherit": "none",
+        },
     ),
     "full twins": ("digits", "chain", {"width": "dense"}),
 }  # fmt: skip
@@ -148,7 +153,8 @@ DRIVER = textwrap.dedent(
 
     compete = {"share": 0.5} if sys.argv[2] == "twta" else {}  # the first of two steps
     SETTINGS = resolve("digits", sys.argv[2], overrides=compete | {
-        "epochs": 1, "tasks": 2, "batch_size": 500, "architecture": "mlp", "widths": "8-8", "units": 2,
+        "epochs": 1, "tasks": 2, "batch_size": 500, "architecture": "mlp", "widths": "8-8",
+        "units": 2,
     })
 
     def die_at(number):

@@ -260,8 +260,8 @@ def test_random_ticket_never_competes_but_is_otherwise_twta():
 def test_the_paper_preset_runs():
     literal = {"activation": "linear", "norm": "none", "init": "glorot"}
     method = make(
-        network={**TINY, **literal}, share=1.0, gating="relaxed", init_std=0.0, momentum=0.0, lr=0.1,
-        optimizer="sgd", prefer_free=0.0, protect="none", inherit="none", enabled=False,
+        network={**TINY, **literal}, share=1.0, gating="relaxed", init_std=0.0, momentum=0.0,
+        lr=0.1, optimizer="sgd", prefer_free=0.0, protect="none", inherit="none", enabled=False,
     )  # fmt: skip
     for lesson in lessons(2):
         teach(method, lesson.task)

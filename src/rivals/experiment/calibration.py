@@ -9,8 +9,11 @@ BINS = 15
 
 
 def expected_error(confidence: Tensor, right: Tensor, bins: int = BINS) -> float:
-    """Expected calibration error, from 0 to 1: answers are put into bins of equal width by their confidence
-    they are, (n,) from 0 to 1, and in each the mean is compared with the share that is right."""
+    """Expected calibration error, from 0 to 1.
+
+    Answers are put into bins of equal width by their confidence (n,), from 0 to 1; in each bin the
+    mean confidence is compared with the share that is right.
+    """
     if len(confidence) == 0:
         return 0.0
     confidence, right = confidence.double(), right.double()

@@ -183,7 +183,7 @@ class Method(ABC):
         return None
 
     def winners(self, task: str) -> list[Tensor]:
-        """The units that won `task`, (blocks,) for each set of rivals; empty for methods without rivals."""
+        """The units that won `task`, (blocks,) for each set of rivals; empty without rivals."""
         return []
 
     def task_facts(self, task: str) -> dict[str, Any]:

@@ -32,8 +32,10 @@ class TaskNamer(ABC):
 
     @abstractmethod
     def belief(self, images: Tensor, outputs: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
-        """For the classes of all tasks, task after task, what is compared and how confidence each would
-        be: (n, classes) each. The largest of the first is what a call names."""
+        """For the classes of all tasks, task after task: scores to compare, and confidences.
+
+        Both are (n, classes); a call names the class with the largest score.
+        """
 
 
 class Rule(ABC):

@@ -1,4 +1,4 @@
-"""The rules that name the task of an image which comes without one, by the name that `naming.rule` takes.
+"""The rules that name the task of an image, by the word that the setting `naming.rule` takes.
 
 confidence          the largest probability that the ticket gives
 entropy             how little the ticket's probabilities are spread

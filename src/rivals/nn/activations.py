@@ -75,7 +75,7 @@ class GlobalPool(nn.Module):
 
 
 class Flatten(nn.Module):
-    """(batch, active, height, width) → (batch, active · height · width), a unit's positions together.
+    """(batch, active, height, width) → (batch, active · height · width), unit after unit.
 
     The ids stay as they are: a linear layer knows that each unit now has several positions.
     """

@@ -1,8 +1,8 @@
 """Cutting: the same forward, with a recorder in place of the values, leaves ordinary layers behind.
 
 Instead of a tensor a `torch.fx` proxy flows through the network. Every layer that meets it hands
-over a plain layer of torch holding its active slice, and the graph of these is the ticket. Whatever a
-network's forward does (sequences, residual additions, a user's own code) is followed by itself.
+over a plain layer of torch holding its active slice, and the graph of these is the ticket. Whatever
+a network's forward does (sequences, residual additions, a user's own code) is followed by itself.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ AT_ONCE = 1 << 18  # numbers, when all rows are looked at: no table of all edges
 
 
 class Claim(nn.Module):
-    """The edges rows × columns that a task uses, and which of them it owns: those no task used before."""
+    """The edges rows × columns that a task uses, and which of them it owns: those that were free."""
 
     rows: Tensor  # (row blocks,) ids
     columns: Tensor  # (column blocks,) ids, or the whole input
@@ -139,7 +139,7 @@ class SharedWeight(nn.Module, ABC):
         return 1 - owned / (self.rows * self.columns)
 
     def claim(self, task: str, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        """A task uses the slice from now on, and owns those of its edges that no task used before."""
+        """A task uses the slice from now on, and owns those of its edges that were free."""
         self.claims[task] = Claim(rows, columns, self.free(rows, columns))
         self.changed()
         self.put(task, values)

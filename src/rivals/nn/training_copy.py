@@ -63,7 +63,7 @@ class ActiveSlice:
 
     @classmethod
     def gather(cls, copy: TrainingCopy, rows: Tensor, columns: Tensor) -> ActiveSlice:
-        """The local rows × columns of a training copy; all of them share its memory, a part is a copy."""
+        """The local rows × columns; all of them share the memory of `copy`, a part is copied."""
         height, width, _ = copy.values.shape
         if (len(rows), len(columns)) == (height, width):
             place, leaf, free = None, copy.values.detach(), copy.free

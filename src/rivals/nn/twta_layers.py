@@ -77,7 +77,7 @@ class TWTALayer(nn.Module):
         raise NotImplementedError
 
     def connect(self, values: Tensor, weight: Tensor) -> Tensor:
-        """Values of active columns, and the active slice (rows, columns, taps) → values of the rows."""
+        """Active columns and the active slice (rows, columns, taps) → values of the rows."""
         raise NotImplementedError
 
     def arrange(self, weight: Tensor) -> Tensor:
