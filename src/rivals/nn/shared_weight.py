@@ -29,7 +29,7 @@ AT_ONCE = 1 << 18  # numbers, when all rows are looked at: no table of all edges
 
 
 class Claim(nn.Module):
-    """The edges rows × columns that a task uses, and which of them it owns: those that were free."""
+    """The edges rows × columns that a task uses, and which it owns: those that were free."""
 
     rows: Tensor  # (row blocks,) ids
     columns: Tensor  # (column blocks,) ids, or the whole input
