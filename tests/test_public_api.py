@@ -34,7 +34,8 @@ def loaded(names: tuple[str, ...]) -> str:
     """Code that prints which of `names` are loaded, as packages or with a module of theirs."""
     return (
         "import sys\n"
-        f"print([n for n in {names!r} if any((m + '.').startswith(n + '.') for m in sys.modules)])"
+        f"names, modules = {names!r}, [f'{{name}}.' for name in sys.modules]\n"
+        "print([n for n in names if any(module.startswith(n + '.') for module in modules)])"
     )
 
 
