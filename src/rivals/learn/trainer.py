@@ -96,6 +96,6 @@ class Trainer:
         if not math.isfinite(result.loss):
             raise RivalsError(
                 f"The loss became {result.loss} in task '{self.task.name}' at step {at.step + 1} "
-                f"of {at.steps}; use a lower learning rate than {self.method.settings.lr:g}. What "
+                f"of {at.steps}; lower lr (now {self.method.settings.lr:g}) and start again, what "
                 "was saved before is kept."
             )
