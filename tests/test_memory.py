@@ -471,7 +471,8 @@ def test_a_refused_layout_leaves_the_budget_in_force():
 
 def test_the_room_below_does_not_import_methods():
     code = (
-        "import rivals.baselines.memory.exemplar_memory, sys; print('rivals.learn.method' in sys.modules)"
+        "import rivals.baselines.memory.exemplar_memory, sys; "
+        "print('rivals.learn.method' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -157,7 +157,7 @@ class DenseMethod(Method):
     def logits(self, images: Tensor, task: str) -> Tensor:
         network = self.network(task)
         scores: Tensor
-        if self.parity.test_statistics == "batch":
+        if self.parity.eval_statistics == "batch":
             with copied_statistics(network, task):  # tickets have running statistics all the same
                 scores = network.learning(True)(images, task)
         else:

@@ -8,7 +8,7 @@ gradients G are made orthogonal to it, so the layer's outputs for old inputs do 
 Deviations from the official code
 - A task has its own norm with running statistics, and trains it. As official on CIFAR-100,
   `parity.task_specific=head` shares one norm that is learned in the first task and frozen
-  afterwards, and `parity.test_statistics=batch` normalises test images by their own batch. Tickets
+  afterwards, and `parity.eval_statistics=batch` normalises test images by their own batch. Tickets
   always have running statistics.
 - `parity.task_specific=nothing` shares the head too and projects it, as official on permuted MNIST;
   biases, which official networks do not have, are then learned in the first task only.

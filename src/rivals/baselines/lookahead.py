@@ -139,8 +139,12 @@ class Lookahead:
         network.learning(learning)
         weights = dict(zip(self.paths, values, strict=True))
         statistics = copied_statistics(network, batch.task, keep) if learning else nullcontext()
+        # Tasks may share a module. Torch calls its parameters tied; it would replace them once for
+        # each task, and then put back the replacement.
         with statistics:
-            scores: Tensor = functional_call(network, weights, (batch.images, batch.task))
+            scores: Tensor = functional_call(
+                network, weights, (batch.images, batch.task), tie_weights=False
+            )
         return scores
 
     def loss_at(

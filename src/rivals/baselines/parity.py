@@ -26,7 +26,7 @@ class ParitySettings(Settings):
     task_specific: Literal["norm+head", "head", "nothing"] = Field(
         "norm+head", description="What each task has of its own; tasks share everything else."
     )
-    test_statistics: Literal["running", "batch"] = Field(
+    eval_statistics: Literal["running", "batch"] = Field(
         "running",
         description="Norm statistics at test time: the running averages, or those of the test "
         "batch.",

@@ -226,7 +226,7 @@ class ScoredSettings(DenseSettings):
     adam_lr_factor: float = Field(
         0.02, gt=0, allow_inf_nan=False, description="Learning rate of Adam, as a share of lr."
     )
-    test_statistics: Literal["running", "batch"] = Field(
+    eval_statistics: Literal["running", "batch"] = Field(
         "running",
         description="Norm statistics at test time: the running averages, or those of the test "
         "batch.",

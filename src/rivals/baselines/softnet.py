@@ -86,7 +86,7 @@ class SoftNet(DenseMethod):
 
     def __init__(self, plan: NetworkPlan, settings: SoftNetSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        self.parity = ParitySettings(test_statistics=settings.test_statistics)
+        self.parity = ParitySettings(eval_statistics=settings.eval_statistics)
         self.scored_training = ScoredTraining(settings)
 
     @classmethod

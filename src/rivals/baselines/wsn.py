@@ -11,7 +11,7 @@ The ticket is the dense network with zeros in it: a mask of single weights shrin
 
 Deviations from the official code
 - Norms belong to tasks and have running statistics, scale and shift; there test images are
-  normalised by their own batch (`test_statistics: batch`), without scale and shift.
+  normalised by their own batch (`eval_statistics: batch`), without scale and shift.
 - The learning rate falls linearly to 0 over a task; there it is halved when validation stops
   improving, and the best epoch is restored (weights only: the mask stays that of the last step).
 - Adam's learning rate is `adam_lr_factor` · lr, so that recipes written for SGD work: 0.02 · 0.05
@@ -56,7 +56,7 @@ class WSN(DenseMethod):
 
     def __init__(self, plan: NetworkPlan, settings: WSNSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        self.parity = ParitySettings(test_statistics=settings.test_statistics)
+        self.parity = ParitySettings(eval_statistics=settings.eval_statistics)
         self.scored_training = ScoredTraining(settings)
 
     def build(self, tasks: TaskTable | None = None, seed: Seed | None = None) -> ScoredNetwork:
