@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from rivals.baselines.curation import Curation
 from rivals.baselines.llt import smallest_removed
-from rivals.baselines.masks import kth_smallest, pack, top_count, top_share, unpack
-from rivals.baselines.scored_layers import ThroughMask
-from rivals.baselines.sparcl import grown_to, pruned_to
-from rivals.baselines.sparse_cost import head_flops, layer_flops, step_share
+from rivals.baselines.masks import kth_smallest, pack_bits, top_count, top_share, unpack_bits
+from rivals.baselines.scored_network import ThroughMask
+from rivals.baselines.sparcl import ForgettingRecord, grown_to, pruned_to
+from rivals.baselines.sparse_account import head_flops, layer_flops, step_share
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
 from rivals.seeds import Seed
@@ -59,8 +58,8 @@ def test_the_kth_smallest_is_that_of_sorting_whatever_a_sample_suggests(kind, co
 @pytest.mark.parametrize("shape", [(3,), (5, 7), (2, 3, 3, 3)])
 def test_masks_take_a_bit_a_weight(shape):
     mask = torch.rand(shape, generator=Seed(1).torch()) < 0.5
-    assert pack(mask).nbytes == -(-mask.numel() // 8)
-    assert torch.equal(unpack(pack(mask), mask), mask)
+    assert pack_bits(mask).nbytes == -(-mask.numel() // 8)
+    assert torch.equal(unpack_bits(pack_bits(mask), mask), mask)
 
 
 def test_gradients_pass_the_mask_straight_through():
@@ -137,7 +136,7 @@ def test_wsn_counts_masks_by_the_bit_and_only_weights_that_are_not_zero():
 
 
 def test_statistics_of_the_test_batch_leave_no_trace():
-    method = make("wsn", statistics="batch")
+    method = make("wsn", eval_statistics="batch")
     lesson = lessons(1)[0]
     teach(method, lesson.task)
     images, name = lesson.task.preprocessing(lesson.test.images), lesson.task.name
@@ -151,17 +150,17 @@ def test_statistics_of_the_test_batch_leave_no_trace():
 
 
 def test_norms_that_nothing_protects_are_refused():
-    with pytest.raises(RivalsError, match="norms is 'shared'"):
-        make("wsn", norms="shared")
-    with pytest.raises(RivalsError, match="use shared"):
-        make("der", norms="task")
+    with pytest.raises(RivalsError, match="shared_norms is true, but nothing protects"):
+        make("wsn", shared_norms=True)
+    with pytest.raises(RivalsError, match="use shared_norms=true"):
+        make("der", shared_norms=False)
 
 
 # SoftNet ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", [
-    {}, {"minor_step": 0.1, "minor_layers": 1}, {"classify": "prototypes"},
+    {}, {"minor_lr_factor": 0.1, "minor_layers": 1}, {"classifier": "prototypes"},
     {"density": 0.1, "optimizer": "adam"},
 ], ids=str)  # fmt: skip
 def test_softnet_never_moves_major_weights(settings):
@@ -196,7 +195,7 @@ def test_softnet_reads_minor_weights_turned_down_by_a_draw_of_the_task():
 
 
 def test_prototypes_are_class_means_and_predict_as_well():
-    method = make("softnet", classify="prototypes", epochs=8)
+    method = make("softnet", classifier="prototypes", epochs=8)
     lesson = lessons(1)[0]
     task = teach(method, lesson.task) and lesson.task
     assert accuracy(method, lesson) > 90
@@ -227,11 +226,11 @@ def test_der_pulls_scores_towards_those_stored():
     lesson = lessons(1)[0]
     teach(method, lesson.task)
     kept = [method.memory.all(lesson.task.name)]
-    given = method.all_scores(kept[0].images)
+    given = method.seen.train_scores(kept[0].images)
     stored = kept[0].extra["scores"]
-    assert torch.allclose(method.score_loss(kept), (given - stored).square().mean())
+    assert torch.allclose(method.replay.score_loss(kept), (given - stored).square().mean())
     labels = functional.cross_entropy(given, kept[0].labels)
-    assert torch.allclose(method.label_loss(kept), labels, atol=1e-4)
+    assert torch.allclose(method.replay.label_loss(kept), labels, atol=1e-4)
 
 
 def final(name, found, **settings):
@@ -254,7 +253,7 @@ def forgetful():
 
 
 @pytest.mark.parametrize(("name", "settings"), [
-    ("wsn", {"adam_step": 0.1}), ("softnet", {}), ("der", {}), ("sparcl", {}), ("llt", {}),
+    ("wsn", {"adam_lr_factor": 0.1}), ("softnet", {}), ("der", {}), ("sparcl", {}), ("llt", {}),
 ])  # fmt: skip
 def test_they_remember_what_fine_tuning_forgets(name, settings, forgetful):
     found = lessons(4, "digits-permuted")
@@ -289,7 +288,11 @@ def test_pruning_and_growing_are_exact_and_start_from_zero():
 
 
 def test_sparcl_holds_the_sparsity_it_names():
-    method = make("sparcl", epochs=10, sparsity=0.75, gradient_sparsity=0.8, refresh=3)
+    method = make(
+        "sparcl",
+        epochs=10,
+        **{"sparsity.weights": 0.75, "sparsity.gradients": 0.8, "refresh_every": 3},
+    )
     shares, gradients = set(), []
     adjust = method.adjust_gradients
 
@@ -318,7 +321,7 @@ def test_sparcl_holds_the_sparsity_it_names():
 
 
 def test_sparcl_lets_the_easiest_examples_go():
-    method = make("sparcl", epochs=10, remove=0.3)
+    method = make("sparcl", epochs=10, remove_examples=0.3)
     task = shortened(lessons(1)[0].task, 200)
     method.start(task)
     counts = []
@@ -327,14 +330,14 @@ def test_sparcl_lets_the_easiest_examples_go():
     assert method.position.step == method.position.steps
     method.finish(task)
 
-    record = Curation(4)
+    record = ForgettingRecord(4)
     for right in ([True, True, False, True], [True, False, False, True], [True, True, False, True]):
         record.record(torch.arange(4), torch.tensor(right))
     assert record.forgotten.tolist() == [0, 1, 0, 0]
-    record.drop(2, Seed(0))
+    record.remove(2, Seed(0))
     assert record.left.tolist() == [1, 2], "forgotten once, and never learned"
     record.record(torch.tensor([1]), torch.tensor([True]))
-    record.drop(9, Seed(0))
+    record.remove(9, Seed(0))
     assert len(record.left) == 1
 
 
@@ -380,7 +383,7 @@ def test_a_round_of_pruning_removes_a_fifth_of_what_is_left():
 
 def test_llt_prunes_by_its_schedule_and_starts_again_from_the_initial_values():
     method = make("llt", epochs=2, rounds=(1, 2))
-    initial = method.build("initial").weights()
+    initial = method.build().weights()
     before, shares = None, []
     for lesson in lessons(4):
         method.start(lesson.task)
@@ -401,27 +404,31 @@ def test_llt_prunes_by_its_schedule_and_starts_again_from_the_initial_values():
 
 
 def test_the_default_schedule_ends_at_687_percent():
-    assert methods["llt"].settings_class().rounds == (1, 1, 2, 3, 5)
+    assert methods["llt"].settings_class().pruning.rounds == (1, 1, 2, 3, 5)
     assert pytest.approx(0.0687, abs=1e-4) == 0.8**12
-    method = make("llt", prune="none")
+    method = make("llt", **{"pruning.enabled": False})
     teach(method, shortened(lessons(1)[0].task, 40))
     assert method.nominal_share == 1
-    assert method.masks == []
+    assert len(method.masks) == 0
 
 
-@pytest.mark.parametrize("settings", [{"distil": False}, {}, {"unlabelled": 30}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"distillation.enabled": False}, {}, {"distillation.images": 30}], ids=str
+)
 def test_llt_distils_on_and_off(settings):
     method = make("llt", epochs=1, **settings)
     one, two = (lesson.task for lesson in lessons(2))
     teach(method, one)
     method.start(two)
     count = min(len(one.train), 200) + len(two.train)
-    if "distil" in settings:
-        assert method.held == {}
+    if "distillation.enabled" in settings:
+        assert method.unlabelled == {}
     else:
-        expected = settings.get("unlabelled", count)
-        assert len(method.held["images"]) == expected
-        assert method.held["main"].shape == method.held["auxiliary"].shape == (expected, 2)
+        expected = settings.get("distillation.images", count)
+        assert len(method.unlabelled["images"]) == expected
+        assert (
+            method.unlabelled["main"].shape == method.unlabelled["auxiliary"].shape == (expected, 2)
+        )
         assert method.footprint()["teacher"] == 2 * 2 * 4 * expected
         assert method.footprint()["unlabelled"] == 64 * expected
     steps_of(method, two)
@@ -435,35 +442,38 @@ def test_llt_takes_neighbours_from_a_folder_of_pictures(tmp_path):
     for number in range(30):
         pixels = np.random.default_rng(number).integers(0, 256, (9, 9), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
-    method = make("llt", epochs=1, pool=str(tmp_path), neighbours=1, budget=10)
+    method = make("llt", epochs=1, pool=str(tmp_path), neighbours=1, size=10)
     one, two = (lesson.task for lesson in lessons(2))
     teach(method, one)
     spent = method.spent
     method.start(two)
-    assert method.held["images"].shape == (20, 1, 8, 8)
+    assert method.unlabelled["images"].shape == (20, 1, 8, 8)
     assert 0 < method.spent < spent, "looking through the pool is charged"
     steps_of(method, two)
     method.finish(two)
-    with pytest.raises(RivalsError, match="which is no folder"):
+    with pytest.raises(RivalsError, match="which is not a folder"):
         make("llt", pool=str(tmp_path / "nowhere"))
 
 
 def test_distillation_is_least_where_nothing_has_moved():
     method = make("llt")
     before = torch.randn(6, 3)
-    same = method.distance(torch.cat([before, torch.randn(6, 2)], 1), before)
-    assert same < method.distance(before + torch.randn(6, 3), before)
+    same = method.distillation(torch.cat([before, torch.randn(6, 2)], 1), before)
+    assert same < method.distillation(before + torch.randn(6, 3), before)
 
 
 # Going on -----------------------------------------------------------------------------------------
 
 VARIANTS = [
     ("wsn", {"optimizer": "sgd", "weight_decay": 0.01, "density": 0.08}),
-    ("softnet", {"classify": "prototypes", "minor_step": 0.5}),
-    ("der", {"augmentation": "crop-flip", "loss_over": "task", "budget": 12}),
-    ("sparcl", {"sparsity": 0.95, "gradient_sparsity": 0.96, "epochs": 10, "refresh": 2}),
-    ("llt", {"distil": False, "rewind": "none", "rounds": (2, 2)}),
-    ("llt", {"prune": "none", "unlabelled": 20}),
+    ("softnet", {"classifier": "prototypes", "minor_lr_factor": 0.5}),
+    ("der", {"augmentation": "crop-flip", "loss_over": "task", "memory.size": 12}),
+    (
+        "sparcl",
+        {"sparsity.weights": 0.95, "sparsity.gradients": 0.96, "epochs": 10, "refresh_every": 2},
+    ),
+    ("llt", {"distillation.enabled": False, "rewind": False, "rounds": (2, 2)}),
+    ("llt", {"pruning.enabled": False, "distillation.images": 20}),
 ]
 
 

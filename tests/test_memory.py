@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from rivals.baselines.memory import herding
-from rivals.baselines.memory.exemplar_budget import Budget
-from rivals.baselines.memory.exemplars import ExemplarMemory
+from rivals.baselines.memory.exemplar_memory import ExemplarMemory
+from rivals.baselines.memory.exemplar_stores import Budget
+from rivals.baselines.memory.herding import herding
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import Checkpoint, CheckpointFolder
 from rivals.seeds import Seed
@@ -402,11 +402,11 @@ def broken(**changes):
         (broken(raw=torch.zeros(4, *SHAPE)), {}, "before preprocessing"),
         (broken(raw=torch.zeros(4, 6, dtype=torch.uint8)), {}, "before preprocessing"),
         (broken(raw=torch.zeros(4, 1, 3, 3, dtype=torch.uint8)), {}, "one shape"),
-        (broken(labels=torch.tensor([0])), {}, "one label an image"),
+        (broken(labels=torch.tensor([0])), {}, "one label per image"),
         (broken(labels=torch.tensor([0, 1, 2, 3])), {}, "count from 0"),
         (broken(labels=torch.tensor([0, 1, 2, -1])), {}, "count from 0"),
-        (broken(), {"z": torch.zeros(3, 2)}, "one row an image"),
-        (broken(), {"z": torch.zeros(())}, "one row an image"),
+        (broken(), {"z": torch.zeros(3, 2)}, "one row per image"),
+        (broken(), {"z": torch.zeros(())}, "one row per image"),
         (broken(), {"z": torch.zeros(4, 2)}, "same ones"),
     ],
 )
@@ -471,7 +471,8 @@ def test_a_refused_layout_leaves_the_budget_in_force():
 
 def test_the_room_below_does_not_import_methods():
     code = (
-        "import rivals.baselines.memory.exemplars, sys; print('rivals.learn.method' in sys.modules)"
+        "import rivals.baselines.memory.exemplar_memory, sys; "
+        "print('rivals.learn.method' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -4,8 +4,16 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from rivals.baselines.meta import cut
-from rivals.baselines.subspace import Inputs, away_from, collect, enough, grow, patches, within
+from rivals.baselines.lookahead import split
+from rivals.baselines.subspace import (
+    LayerInputs,
+    away_from,
+    collect,
+    directions_needed,
+    grow,
+    patches,
+    within,
+)
 from rivals.errors import RivalsError
 from rivals.nn.activations import Activations
 from rivals.nn.dense_layers import DenseConv2d
@@ -25,7 +33,7 @@ def random(*shape, seed=0, dtype=torch.float32):
 
 
 def inputs_of(*parts):
-    inputs = Inputs()
+    inputs = LayerInputs()
     for part in parts:
         inputs.add(part)
     return inputs
@@ -79,11 +87,11 @@ def test_bases_grow_stay_orthonormal_and_end_at_the_full_space():
 def test_the_two_ways_to_count_directions():
     energies = torch.tensor([5.0, 3.0, 1.0, 1.0], dtype=torch.float64)
     for threshold, reach, below in ((0.5, 1, 0), (0.51, 2, 1), (0.8, 2, 1), (1.0, 4, 3)):
-        assert enough(energies, 0.0, 10.0, threshold, "reach") == reach
-        assert enough(energies, 0.0, 10.0, threshold, "below") == below
-    assert enough(energies, 90.0, 100.0, 0.9, "reach") == 0, "what is held is enough"
-    assert enough(energies, 90.0, 100.0, 0.92, "reach") == 1
-    assert enough(energies * 0, 0.0, 0.0, 0.9, "reach") == 0, "no input at all"
+        assert directions_needed(energies, 0.0, 10.0, threshold, "reach") == reach
+        assert directions_needed(energies, 0.0, 10.0, threshold, "below") == below
+    assert directions_needed(energies, 90.0, 100.0, 0.9, "reach") == 0, "what is held is enough"
+    assert directions_needed(energies, 90.0, 100.0, 0.92, "reach") == 1
+    assert directions_needed(energies * 0, 0.0, 0.0, 0.9, "reach") == 0, "no input at all"
 
 
 def test_projections():
@@ -132,8 +140,8 @@ def test_all_energy_protected_means_nothing_forgotten(network):
     first, second = (shortened(task, 12) for task in tasks(2))
     teach(method, first)
     images = first.preprocessing(first.train.images)
-    before, weights = method.logits(images, first.name).detach(), method.guarded
-    bases = list(method.bases)
+    before, weights = method.logits(images, first.name).detach(), method.projected
+    bases = list(method.subspace.bases)
     kept = [w.detach().clone() for w in method.network(first.name).shared_parameters()]
     method.start(second)
     assert len(weights()) == len(bases)
@@ -171,14 +179,16 @@ def test_gpm_charges_and_counts_its_bases():
     teach(method, one)
     steps = sum(method.flops.values())
     assert method.spent > steps
-    assert method.footprint()["bases"] == 4 * sum(basis.numel() for basis in method.bases) > 0
+    assert (
+        method.footprint()["bases"] == 4 * sum(basis.numel() for basis in method.subspace.bases) > 0
+    )
     teach(method, two)
     assert sum(method.flops.values()) > steps, "projections are part of a step"
 
 
 def test_energy_for_each_layer_must_fit_the_layers():
     make("gpm", energy=(0.9, 0.95))
-    make("gpm", energy=(0.9, 0.95, 0.99), own="nothing")
+    make("gpm", energy=(0.9, 0.95, 0.99), task_specific="nothing")
     with pytest.raises(RivalsError, match="3 values, but 2 layers"):
         make("gpm", energy=(0.9, 0.95, 0.99))
     with pytest.raises(RivalsError, match="3 values, but 2 layers"):
@@ -190,7 +200,7 @@ def test_energy_for_each_layer_must_fit_the_layers():
 
 @pytest.mark.parametrize("name", ["gpm", "lamaml", "fsdgpm"])
 def test_a_network_that_is_shared_wholly_is_one_network(name):
-    method = make(name, PLAIN, own="nothing", epochs=1)
+    method = make(name, PLAIN, task_specific="nothing", epochs=1)
     alone = make(name, PLAIN, epochs=1)
     for task in tasks(3, 30):
         teach(method, task)
@@ -205,7 +215,7 @@ def test_a_network_that_is_shared_wholly_is_one_network(name):
 
 
 def test_a_norm_that_gpm_shares_is_frozen_after_the_first_task():
-    method = make("gpm", own="head", epochs=1)
+    method = make("gpm", task_specific="head", epochs=1)
     one, two = tasks(2, 40)
     teach(method, one)
     norms = [layer.norm.state(one.name) for layer in method.network(one.name).layers()]
@@ -218,7 +228,7 @@ def test_a_norm_that_gpm_shares_is_frozen_after_the_first_task():
 
 
 def test_statistics_of_the_test_batch_are_used_and_forgotten():
-    method = make("gpm", statistics="batch", epochs=1)
+    method = make("gpm", eval_statistics="batch", epochs=1)
     task = tasks(1, 40)[0]
     teach(method, task)
     images = task.preprocessing(task.train.images)
@@ -230,25 +240,44 @@ def test_statistics_of_the_test_batch_are_used_and_forgotten():
 
 
 VARIANTS = [
-    ("gpm", {"own": "nothing", "network": PLAIN}),
-    ("gpm", {"own": "head", "momentum": 0.9, "weight_decay": 0.01, "schedule": "constant"}),
-    ("gpm", {"network": RESIDUAL, "energy_rule": "below"}),
-    ("lamaml", {"own": "nothing", "network": PLAIN, "glances": 2, "positive": True}),
+    ("gpm", {"task_specific": "nothing", "network": PLAIN}),
+    (
+        "gpm",
+        {"task_specific": "head", "momentum": 0.9, "weight_decay": 0.01, "lr_schedule": "constant"},
+    ),
+    ("gpm", {"network": RESIDUAL, "first_task_rule": "below"}),
+    (
+        "lamaml",
+        {
+            "task_specific": "nothing",
+            "network": PLAIN,
+            "updates_per_batch": 2,
+            "positive_steps": True,
+        },
+    ),
     ("lamaml", {"variant": "sync", "replay_from": "past", "second_order": False}),
-    ("lamaml", {"variant": "cmaml", "own": "head", "network": CONV}),
-    ("fsdgpm", {"own": "nothing", "network": PLAIN, "glances": 2, "second_order": True}),
-    ("fsdgpm", {"variant": "lookahead", "importance": "learned", "weight_decay": 0.01}),
-    ("fsdgpm", {"variant": "dgpm", "own": "head", "network": CONV}),
+    ("lamaml", {"variant": "cmaml", "task_specific": "head", "network": CONV}),
+    (
+        "fsdgpm",
+        {
+            "task_specific": "nothing",
+            "network": PLAIN,
+            "updates_per_batch": 2,
+            "second_order": True,
+        },
+    ),
+    ("fsdgpm", {"variant": "lookahead", "importance.learned": True, "weight_decay": 0.01}),
+    ("fsdgpm", {"variant": "dgpm", "task_specific": "head", "network": CONV}),
 ]
 
 
 @pytest.mark.parametrize(("name", "settings"), VARIANTS)
 def test_every_variant_resumes_to_the_same_bits(name, settings):
     found = tasks(3, 42)
-    settings = {"epochs": 2, "batch_size": 20, "slices": 2, **settings}
+    settings = {"epochs": 2, "batch_size": 20, "inner_steps": 2, **settings}
     network = settings.pop("network", MLP)
     if name == "gpm":
-        del settings["slices"]
+        del settings["inner_steps"]
 
     class EnoughError(Exception):
         pass
@@ -292,22 +321,22 @@ def looked_ahead(method, task, slices):
     method.before_step(batch)
     images = batch.images.double()
     batch = type(batch)(images, batch.labels, batch.task, batch.index, batch.raw)
-    weights = [w.detach().double().requires_grad_() for w in method.weights(task.name)]
+    weights = [w.detach().double().requires_grad_() for w in method.lookahead.weights(task.name)]
     sizes = [torch.full_like(w, 0.1).requires_grad_() for w in weights]
-    return weights, sizes, batch, cut(batch, slices, Seed(1))
+    return weights, sizes, batch, split(batch, slices, Seed(1))
 
 
 def test_one_slice_and_first_order_give_the_gradient_at_the_looked_ahead_point():
-    method = make("lamaml", PLAIN, second_order=False, slices=1, clip=100.0)
+    method = make("lamaml", PLAIN, second_order=False, inner_steps=1, clip_grad=100.0)
     task = tasks(1)[0]
     weights, sizes, batch, slices = looked_ahead(method, task, 1)
     loss, _ = method.look_ahead(weights, sizes, batch, [], slices)
     found = torch.autograd.grad(loss, weights, allow_unused=True)
-    at_once = F.cross_entropy(method.scores_at(weights, batch), batch.labels)
+    at_once = F.cross_entropy(method.lookahead.scores_at(weights, batch), batch.labels)
     gradients = torch.autograd.grad(at_once, weights, allow_unused=True)
     pairs = zip(weights, gradients, strict=True)
     ahead = [(w if g is None else w - 0.1 * g).detach().requires_grad_() for w, g in pairs]
-    there = F.cross_entropy(method.scores_at(ahead, batch), batch.labels)
+    there = F.cross_entropy(method.lookahead.scores_at(ahead, batch), batch.labels)
     for one, other in zip(found, torch.autograd.grad(there, ahead, allow_unused=True), strict=True):
         assert (one is None) == (other is None)
         assert one is None or torch.allclose(one, other, atol=1e-10)
@@ -315,7 +344,7 @@ def test_one_slice_and_first_order_give_the_gradient_at_the_looked_ahead_point()
 
 @pytest.mark.parametrize("second_order", [True, False])
 def test_the_gradient_of_step_sizes_is_that_of_finite_differences(second_order):
-    method = make("lamaml", PLAIN, second_order=second_order, clip=100.0)
+    method = make("lamaml", PLAIN, second_order=second_order, clip_grad=100.0)
     task = tasks(1)[0]
     count = 5 if second_order else 1  # without it, only one slice leaves nothing out
     weights, sizes, batch, slices = looked_ahead(method, task, count)
@@ -346,9 +375,9 @@ def test_weights_with_negative_step_sizes_stay_and_the_others_move():
     task = tasks(1, 10)[0]
     method.start(task)
     method.step_sizes["layer0"] = torch.full_like(method.step_sizes["layer0"], -0.1)
-    before = [w.detach().clone() for w in method.weights(task.name)[:2]]
+    before = [w.detach().clone() for w in method.lookahead.weights(task.name)[:2]]
     steps_of(method, task)
-    after = method.weights(task.name)[:2]
+    after = method.lookahead.weights(task.name)[:2]
     assert torch.equal(before[0], after[0])
     assert not torch.equal(before[1], after[1])
 
@@ -358,14 +387,14 @@ def test_looking_ahead_leaves_no_trace():
     task = tasks(1)[0]
     method.start(task)
     batch = first_batch(method, task)
-    values = [w * 2 for w in method.weights(task.name)]
+    values = [w * 2 for w in method.lookahead.weights(task.name)]
     before = {k: t.clone() for k, t in method.network(task.name).tensors().items()}
-    parameters = [id(w) for w in method.weights(task.name)]
-    method.scores_at(values, batch)
-    method.scores_at(values, batch, learning=False)
+    parameters = [id(w) for w in method.lookahead.weights(task.name)]
+    method.lookahead.scores_at(values, batch)
+    method.lookahead.scores_at(values, batch, learning=False)
     assert same_bits(before, method.network(task.name).tensors())
-    assert parameters == [id(w) for w in method.weights(task.name)]
-    method.scores_at(values, batch, keep=True)
+    assert parameters == [id(w) for w in method.lookahead.weights(task.name)]
+    method.lookahead.scores_at(values, batch, keep=True)
     changed = method.network(task.name).tensors()
     assert {k.split(".")[-1] for k in changed if not torch.equal(changed[k], before[k])} == {
         "mean", "var", "batches",
@@ -377,8 +406,8 @@ def test_replay_forgets_less_than_finetuning(name):
     one, *others = lessons(3, "digits-permuted")
     chosen = {
         "finetune": {"width": "dense", "epochs": 6, "lr": 0.1},
-        "lamaml": {"epochs": 4, "batch_size": 20, "slices": 2, "step_size": 0.2},
-        "fsdgpm": {"epochs": 4, "batch_size": 20, "slices": 2, "lr": 0.1},
+        "lamaml": {"epochs": 4, "batch_size": 20, "inner_steps": 2, "step_size": 0.2},
+        "fsdgpm": {"epochs": 4, "batch_size": 20, "inner_steps": 2, "lr": 0.1},
     }
     drop = {}
     for each in ("finetune", name):
@@ -395,7 +424,7 @@ def test_replay_forgets_less_than_finetuning(name):
 
 @pytest.mark.parametrize("name", ["lamaml", "fsdgpm"])
 def test_all_that_is_replayed_and_tried_is_charged(name):
-    method = make(name, epochs=1, replay=10, second_order=False)
+    method = make(name, epochs=1, replay_size=10, second_order=False)
     plain = make("finetune", width="dense", epochs=1, batch_size=10)
     one, two = tasks(2, 40)
     for each in (method, plain):
@@ -412,16 +441,16 @@ def test_all_that_is_replayed_and_tried_is_charged(name):
 
 
 def test_perturbations_lie_inside_and_steps_outside_of_the_subspace():
-    method = make("fsdgpm", importance="ones", energy=(0.9,), epochs=1)
+    method = make("fsdgpm", energy=(0.9,), epochs=1)
     one, two = tasks(2, 40)
     teach(method, one)
     method.start(two)
-    weights = method.weights(two.name)
+    weights = method.lookahead.weights(two.name)
     gradients = [random(*w.shape, seed=i) for i, w in enumerate(weights)]
     tried = method.inside(gradients)
     before = [w.detach().clone() for w in weights[:2]]
     steps_of(method, two)
-    for layer, basis in enumerate(method.bases):
+    for layer, basis in enumerate(method.subspace.bases):
         assert 0 < basis.shape[1] < len(basis)
         inside = tried[layer].flatten(1)
         assert torch.allclose(inside, within(inside, basis), atol=1e-5)
@@ -433,7 +462,7 @@ def test_perturbations_lie_inside_and_steps_outside_of_the_subspace():
 
 
 def test_biases_that_tasks_share_stand_still_after_the_first():
-    method = make("fsdgpm", own="nothing", network=PLAIN, epochs=1)
+    method = make("fsdgpm", task_specific="nothing", network=PLAIN, epochs=1)
     one, two = tasks(2, 60)
 
     def biases() -> list[torch.Tensor]:
@@ -453,8 +482,8 @@ def test_biases_that_tasks_share_stand_still_after_the_first():
 @pytest.mark.parametrize("second_order", [True, False])
 def test_importance_is_learned_within_a_task_and_starts_anew(second_order):
     settings = {
-        "importance": "learned",
-        "importance_lr": 1.0,
+        "importance.learned": True,
+        "importance.lr": 1.0,
         "second_order": second_order,
         "epochs": 1,
     }

@@ -6,14 +6,19 @@ import re
 import pytest
 import torch
 
+from rivals.baselines.lookahead import split
 from rivals.errors import RivalsError
 from rivals.experiment import evaluation as evaluate
-from rivals.learn.method import methods
+from rivals.learn.method import Method, methods
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+from rivals.seeds import Seed
+from rivals.streams.batching import epoch
 from rivals.streams.stream import StreamItem
 from rivals.streams.task import Examples, Task
 from toys import TINY, accuracy, lessons, make, same_bits, shortened, steps_of, teach, ticket_bits
 
 ALL = list(methods)
+BASELINES = [name for name in ALL if name not in ("twta", "random-ticket")]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -167,6 +172,46 @@ def test_footprint_and_flops_are_counted(name):
     assert method.full_weights() >= sum(
         p.numel() for p in method.ticket(lesson.task.name).parameters()
     )
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_tensor_of_a_step_is_on_the_device_of_the_method(name):
+    """The meta device has no values: a tensor left on the CPU, or a look at a value, raises."""
+    one, two = (shortened(lesson.task, 60) for lesson in lessons(2))
+    begun = make(name, epochs=1)
+    teach(begun, one)
+    begun.start(two)
+    meta = torch.device("meta")
+    plan = NetworkPlan(NetworkSettings(**TINY), (1, 8, 8), meta)
+    method = methods[name](plan, begun.settings, Seed(0))
+    method.load(begun.state())
+    batch = next(epoch(method.training_set(two), method.settings.batching, Seed(0))).to(meta)
+    method.before_step(batch)
+    if name == "lamaml":
+        sizes = [torch.ones_like(w) for w in method.lookahead.weights(two.name)]
+        weights = method.lookahead.weights(two.name)
+        loss, scores = method.look_ahead(
+            weights, sizes, batch, method.lookahead.replays[0], split(batch, 2, Seed(0))
+        )
+    elif name == "fsdgpm":
+        loss, scores = method.perturbed(
+            method.lookahead.weights(two.name), batch, method.lookahead.replays[0],
+            split(batch, 2, Seed(0)),
+        )  # fmt: skip
+    else:
+        loss, scores = method.loss(batch)
+    loss.backward()
+    assert loss.device == scores.device == meta
+    assert all(tensor.device == meta for tensor in method.working_tensors())
+    images = two.preprocessing(two.train.images.to(meta))
+    assert method.logits(images, one.name).device == meta
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_method_is_at_most_two_levels_below_the_contract(name):
+    bases = [each for each in methods[name].__mro__ if issubclass(each, Method)]
+    assert len(bases) <= 3, [each.__name__ for each in bases]
+    assert all(len(each.__bases__) == 1 for each in bases), "no mixins"
 
 
 def test_a_task_cannot_be_learned_twice_under_one_name():

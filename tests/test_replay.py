@@ -8,10 +8,9 @@ import torch
 from scipy.optimize import minimize
 
 from rivals.baselines.gem import project
-from rivals.baselines.icarl import class_means, unknown
+from rivals.baselines.icarl import class_means, empty_bias
 from rivals.baselines.il2m import rectified
-from rivals.baselines.memory.exemplar_budget import Budget
-from rivals.baselines.rehearsal import RehearsalSettings
+from rivals.baselines.memory.exemplar_stores import Budget, MemorySettings
 from rivals.errors import RivalsError
 from rivals.seeds import Seed
 from rivals.streams.batching import Batching, epoch
@@ -19,7 +18,7 @@ from rivals.streams.task import Preprocessing, Task
 from toys import accuracy, lessons, make, same_bits, shortened, steps_of, teach, ticket_bits
 
 NET = {"architecture": "mlp", "widths": (64, 32), "units": 1}
-KEPT = {"budget": 10, "budget_in": "class"}
+KEPT = {"memory.size": 10, "memory.counted_in": "class"}
 SMALL = {"network": NET, "epochs": 6}
 INCREMENTAL = [("er", {"loss_over": "seen"}), ("icarl", {}), ("il2m", {})]
 
@@ -49,7 +48,7 @@ def unnamed_accuracy(method, found):
 
 def test_shared_norms_are_one_and_are_counted_once():
     found = lessons(2)
-    shared = taught("finetune", found, epochs=1, norms="shared")
+    shared = taught("finetune", found, epochs=1, shared_norms=True)
     apart = taught("finetune", found, epochs=1)
     one, two = (lesson.task.name for lesson in found)
     for layer in shared.network(one).layers():
@@ -60,7 +59,7 @@ def test_shared_norms_are_one_and_are_counted_once():
     assert apart.footprint()["weights"] - shared.footprint()["weights"] == norm
     parameters = shared.network(one).all_parameters()
     assert len({id(p) for p in parameters}) == len(parameters) == 2 + 2 * 2 + 2 * 2
-    again = make("finetune", **SMALL, norms="shared")
+    again = make("finetune", **SMALL, shared_norms=True)
     again.load(shared.state())
     assert same_bits(ticket_bits(shared, one), ticket_bits(again, one))
     for layer in again.network(one).layers():
@@ -69,10 +68,10 @@ def test_shared_norms_are_one_and_are_counted_once():
 
 @pytest.mark.parametrize("name", ["icarl", "il2m"])
 def test_classes_of_all_tasks_need_one_norm(name):
-    with pytest.raises(RivalsError, match=r"norms is 'task', but .* use shared"):
-        make(name, norms="task")
-    with pytest.raises(RivalsError, match="norms is 'task'"):
-        make("er", norms="task", loss_over="seen")
+    with pytest.raises(RivalsError, match=r"shared_norms is false, but .* use shared_norms=true"):
+        make(name, shared_norms=False)
+    with pytest.raises(RivalsError, match="shared_norms is false"):
+        make("er", shared_norms=False, loss_over="seen")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_classes_of_all_tasks_need_one_norm(name):
     [("class", Budget(per_class=7)), ("images", Budget(total=7)), ("bytes", Budget(bytes=7))],
 )
 def test_a_budget_is_a_number_and_its_unit(unit, expected):
-    assert RehearsalSettings(budget=7, budget_in=unit).kept == expected
+    assert MemorySettings(size=7, counted_in=unit).budget == expected
 
 
 # GEM ---------------------------------------------------------------------------------------------
@@ -168,15 +167,17 @@ def test_past_gradients_are_charged():
 # ER ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [{}, {"norms": "task"}, {"loss_over": "seen"}, {"clip": 0.1}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"shared_norms": False}, {"loss_over": "seen"}, {"clip_grad": 0.1}]
+)
 def test_replay_reaches_its_own_head_and_costs_its_images(settings):
     one, two = lessons(2)
-    method = make("er", **{**SMALL, "epochs": 1}, replay=10, **settings)
+    method = make("er", **{**SMALL, "epochs": 1}, replay_size=10, **settings)
     teach(method, shortened(one.task, 80))
     method.start(shortened(two.task, 80))
     old = method.network("").heads[one.task.name].weight
     before = old.detach().clone()
-    method.learn(shortened(two.task, 80), lambda step: None)
+    steps_of(method, shortened(two.task, 80))
     assert not torch.equal(old, before)
     assert [kind.split(" ×")[0] for kind in method.flops] == ["with 10 exemplars"]
     plain = make("finetune", **{**SMALL, "epochs": 1})
@@ -186,7 +187,7 @@ def test_replay_reaches_its_own_head_and_costs_its_images(settings):
 
 def test_every_example_is_offered_once_and_labels_stay_with_images():
     found = lessons(2)
-    method = taught("er", found, epochs=3, budget=60)
+    method = taught("er", found, epochs=3, **{"memory.size": 60})
     assert sum(method.memory.stores.seen.values()) == sum(len(f.task.train) for f in found)
     assert len(method.memory) == 60
     for lesson in found:
@@ -208,7 +209,7 @@ def test_without_a_task_all_classes_seen_compete(name, settings):
     assert 60 < unnamed <= known
     images = found[1].test.images
     answer = method.predict(images, None)
-    scores = method.seen_scores(images, answer.tasks)
+    scores = method.seen.scores(images, answer.tasks)
     assert scores.shape == (len(images), 6)
     assert method.known["0-1"].kept == {}, "nothing else is needed to name a task"
     # With the task given, the same scores are restricted to its classes.
@@ -236,7 +237,7 @@ def test_a_union_mixes_tasks_and_prepares_each_image_as_its_task_does():
         assert set(union.train.labels[:20].tolist()) == {0, 1}
         assert set(union.train.labels[20:].tolist()) == {2, 3}
         (batch,) = epoch([union], Batching(len(union.train)), Seed(0))
-        images = method.prepared(batch)
+        images = method.seen.preprocess(batch)
         old = batch.labels < 2
         assert torch.equal(images[old], one.task.preprocessing(batch.raw[old]))
         assert torch.equal(images[~old], other(batch.raw[~old]))
@@ -256,12 +257,14 @@ def test_the_mean_of_all_exemplars_is_the_class_mean():
         mean = unit[labels == label].mean(0)
         assert torch.allclose(means[label], mean / mean.norm(), atol=1e-6)
     assert not means[3].any()
-    assert unknown(means).tolist() == [0, 0, 0, -1e4]
+    assert empty_bias(means).tolist() == [0, 0, 0, -1e4]
 
 
 def test_exemplars_are_a_prefix_of_what_they_were():
     found = lessons(3)
-    method = make("icarl", **{**SMALL, "epochs": 1}, budget=24, budget_in="images")
+    method = make(
+        "icarl", **{**SMALL, "epochs": 1}, **{"memory.size": 24, "memory.counted_in": "images"}
+    )
     before = {}
     for count, lesson in enumerate(found, 1):
         teach(method, lesson.task)
@@ -279,7 +282,7 @@ def test_the_nearest_mean_is_what_the_ticket_names():
     found = lessons(2)
     method = taught("icarl", found, epochs=3, **KEPT)
     images = found[0].test.images
-    points = torch.nn.functional.normalize(method.features(images, "0-1"), dim=1)
+    points = torch.nn.functional.normalize(method.seen.features(images, "0-1"), dim=1)
     everything = torch.cat([method.means[task] for task in method.known])
     nearest = torch.cdist(points, everything).argmin(1)
     answer = method.predict(images, None)
@@ -326,7 +329,7 @@ def test_targets_of_old_classes_are_the_teachers(objective):
     (union,) = method.training_set(found[1].task)
     batch = next(iter(epoch([union], Batching(40), Seed(0))))
     loss, scores = method.loss(batch)
-    old = method.teacher(method.prepared(batch), "0-1")
+    old = method.teacher(method.seen.preprocess(batch), "0-1")
     if objective == "bce":
         targets = torch.cat([old.sigmoid(), torch.nn.functional.one_hot(batch.labels, 4)[:, 2:]], 1)
         p = scores.sigmoid()
@@ -359,7 +362,7 @@ def test_rectification_changes_no_new_class_and_no_order_among_equals(seed):
     assert torch.equal(found[:, :5].argsort(1), scores[:, :5].argsort(1))
 
 
-@pytest.mark.parametrize("settings", [{}, {"score": "logit"}, {"choice": "random"}])
+@pytest.mark.parametrize("settings", [{}, {"score": "logit"}, {"exemplar_choice": "random"}])
 def test_statistics_are_what_they_say(settings):
     found = lessons(2)
     method = taught("il2m", found[:1], epochs=2, **KEPT, **settings)
@@ -370,7 +373,7 @@ def test_statistics_are_what_they_say(settings):
     assert torch.equal(method.present["2-3"], method.initial["2-3"])
     task = found[1].task
     with torch.no_grad():
-        scores = method.seen_scores(task.train.images, tuple(method.known))
+        scores = method.seen.scores(task.train.images, tuple(method.known))
     scores = scores.softmax(1) if settings.get("score") != "logit" else scores
     for label in (0, 1):
         own = scores[task.train.labels == label][:, 2 + label]
@@ -384,7 +387,7 @@ def test_statistics_are_what_they_say(settings):
 
 def test_rectifying_changes_only_what_is_said_without_a_task():
     found = lessons(4)
-    settings = {"epochs": 4, "budget": 2}
+    settings = {"epochs": 4, "memory.size": 2}
     plain, right = (taught("il2m", found, rectify=on, **settings) for on in (False, True))
     for lesson in found:
         task = lesson.task.name
@@ -398,7 +401,7 @@ def test_the_learning_rate_falls_with_the_number_of_the_task():
     method = taught("il2m", lessons(2), epochs=1)
     method.position.step = 0
     assert method.rate() == pytest.approx(0.1 / 2)
-    assert make("il2m", falling_lr=False).settings.falling_lr is False
+    assert make("il2m", divide_lr_by_task=False).settings.divide_lr_by_task is False
 
 
 # All of them -------------------------------------------------------------------------------------
@@ -420,12 +423,20 @@ def test_exemplars_are_counted_to_the_byte(name):
 
 
 VARIANTS = [
-    ("er", {"norms": "task", "augmentation": "crop"}),
-    ("er", {"loss_over": "seen", "clip": 1.0, "replay": 3}),
-    ("er", {"budget": 1000, "budget_in": "bytes"}),
-    ("gem", {"norms": "shared", "clip": 1.0, "momentum": 0.9}),
-    ("icarl", {"objective": "ce", "augmentation": "crop-flip", "budget": 9}),
-    ("il2m", {"choice": "random", "score": "logit", "budget": 9, "budget_in": "images"}),
+    ("er", {"shared_norms": False, "augmentation": "crop"}),
+    ("er", {"loss_over": "seen", "clip_grad": 1.0, "replay_size": 3}),
+    ("er", {"memory.size": 1000, "memory.counted_in": "bytes"}),
+    ("gem", {"shared_norms": True, "clip_grad": 1.0, "momentum": 0.9}),
+    ("icarl", {"objective": "ce", "augmentation": "crop-flip", "memory.size": 9}),
+    (
+        "il2m",
+        {
+            "exemplar_choice": "random",
+            "score": "logit",
+            "memory.size": 9,
+            "memory.counted_in": "images",
+        },
+    ),
 ]
 
 

@@ -1,24 +1,24 @@
 """FS-DGPM, Flattening Sharpness for Dynamic Gradient Projection Memory (Deng et al. 2021).
 
-GPM made flatter and softer. Steps on slices of the batch are tried uphill, inside the space M that
-old tasks' inputs fill; the loss of where they lead, on the batch and on exemplars, is made small.
-Each direction of M has an importance λ in (0, 1), learned from the same loss, and the weights'
-gradient G gives up its part in M in proportion to it:
+GPM with flatter minima and softer projection. Inner steps on parts of the batch are tried uphill,
+inside the space M that old tasks' inputs fill; the loss of where they lead, on the batch and on
+exemplars, is minimised. Each direction of M has an importance λ in (0, 1), learned from the same
+loss, and the weights' gradient G loses its part in M in proportion to it:
 
-    θˢ = θˢ⁻¹ + η₁ ∇ loss(θˢ⁻¹; slice s) M diag(λ) Mᵀ     L = mean of loss(θˢ; batch ∪ exemplars)
+    θˢ = θˢ⁻¹ + η₁ ∇ loss(θˢ⁻¹; part s) M diag(λ) Mᵀ      L = mean of loss(θˢ; batch ∪ exemplars)
     r ← r − η₂ ∂L/∂r,  λ = sigmoid(10 r)                  θ ← θ − lr · (G − G M diag(λ) Mᵀ)
 
 What has no basis (norms, heads, everything in the first task) is tried along its whole gradient. At
-the end of a task M is made anew from exemplars of all tasks, and λ starts anew.
+the end of a task M is computed anew from exemplars of all tasks, and λ starts anew.
 
-Where this differs from the official code:
+Deviations from the official code
 - λ is 1 by default. Official code replaces λ by sigmoid(10 λ) after each step and so loses it to
-  the optimiser: λ stays near 1, whatever the loss says. `importance=learned` has an r that
+  the optimizer: λ stays near 1, whatever the loss says. `importance.learned` has an r that
   persists, as the paper means it, and forgets more: docs/reproduction.md.
-- A task has its own norm and head (`own`); official code shares the norm, and on permuted MNIST the
-  head, which has no basis there either. Biases, which official networks lack, then stand still
-  after the first task.
-- lr falls linearly to 0 over a task (`schedule`); no early stopping on CIFAR-100.
+- A task has its own norm and head (`parity.task_specific`); official code shares the norm, and on
+  permuted MNIST the head, which has no basis there either. Biases, which official networks lack,
+  then stay fixed after the first task.
+- lr falls linearly to 0 over a task (`parity.lr_schedule`); no early stopping on CIFAR-100.
 - Exemplars drawn for the bases pass through their own task's norm.
 """
 
@@ -32,120 +32,154 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field
 from torch import Tensor, nn
 
-from rivals.baselines.meta import Meta, MetaSettings, clipped
-from rivals.baselines.subspace import away_from, check_energy, collect, grow, thresholds, within
-from rivals.learn.method import methods
+from rivals.baselines.dense_method import DenseMethod, default
+from rivals.baselines.lookahead import Lookahead, LookaheadSettings, clipped
+from rivals.baselines.memory.exemplar_memory import ExemplarMemory
+from rivals.baselines.subspace import (
+    Subspace,
+    SubspaceSettings,
+    away_from,
+    decay_gradients,
+    within,
+)
+from rivals.learn.method import StepResult, methods
 from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tensors
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
+from rivals.settings import Settings
 from rivals.streams.task import Batch, Task
 
 STEEPNESS = 10.0  # of the sigmoid that makes λ
 
 
-class FSDGPMSettings(MetaSettings):
+class ImportanceSettings(Settings):
+    """The importance λ of the directions of a basis."""
+
+    learned: bool = Field(False, description="Learn λ from the loss, instead of λ = 1.")
+    start: float = Field(
+        0.3, ge=0, allow_inf_nan=False, description="r at the start of a task; 0.3 is λ = 0.95."
+    )
+    lr: float = Field(0.01, ge=0, allow_inf_nan=False, description="η₂, the learning rate of r.")
+
+
+class FSDGPMSettings(LookaheadSettings):
     """How far is tried, how much is protected, and how importance is learned."""
 
-    lr: float = 0.01
-    slices: int = 2
-    clip: float = 2.0
-    second_order: bool = False
+    lr: float = default(LookaheadSettings, "lr", 0.01)
+    inner_steps: int = default(LookaheadSettings, "inner_steps", 2)
+    clip_grad: float = default(LookaheadSettings, "clip_grad", 2.0)
+    second_order: bool = default(LookaheadSettings, "second_order", False)
     variant: Literal["sharpness", "lookahead", "dgpm"] = Field(
-        "sharpness", description="sharpness: try uphill | lookahead: downhill | dgpm: only for λ"
+        "sharpness",
+        description="Inner steps go uphill (sharpness) or downhill (lookahead); dgpm uses them "
+        "only to learn λ.",
     )
-    perturbation: float = Field(0.05, description="η₁, of the steps that are tried")
-    importance: Literal["learned", "ones"] = Field(
-        "ones", description="of directions: ones | learned"
+    perturbation: float = Field(
+        0.05, ge=0, allow_inf_nan=False, description="η₁, the step size of the inner steps."
     )
-    importance_start: float = Field(0.3, description="r; λ = 0.95")
-    importance_lr: float = Field(0.01, description="η₂")
-    energy: tuple[float, ...] = Field(
-        (0.99,), description="share of the inputs that a basis holds (ε), as in GPM"
-    )
-    energy_step: float = Field(0.0005, description="more of it with each task")
-    samples: int = Field(300, description="exemplars whose inputs are looked at")
-
-    def check(self) -> None:
-        super().check()
-        check_energy(self.energy)
-        self.not_negative("perturbation", "importance_start", "importance_lr", "energy_step")
-        self.at_least(1, "samples")
+    importance: ImportanceSettings = ImportanceSettings()
+    subspace: SubspaceSettings = SubspaceSettings(energy=(0.99,), energy_step=0.0005, samples=300)
 
 
 @methods.register("fsdgpm")
-class FSDGPM(Meta):
-    """Flat minima away from what old tasks need, as far as they need it."""
+class FSDGPM(DenseMethod):
+    """Flat minima, away from the inputs of old tasks as far as these are important."""
 
     settings: FSDGPMSettings
     settings_class = FSDGPMSettings
+    memory: ExemplarMemory
 
     def __init__(self, plan: NetworkPlan, settings: FSDGPMSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        layers = len(self.build("trial").shared_parameters())
-        self.energy = thresholds(settings.energy, layers)
-        self.bases: list[Tensor] = []  # (features, k), one a layer; none in the first task
-        self.raw: list[Tensor] = []  # r (k,), one a layer
-        self.tuner: torch.optim.Optimizer | None = None  # of r
+        self.parity = settings.parity
+        self.memory = ExemplarMemory(
+            settings.memory.budget, "reservoir", seed.child("memory"), device=self.device
+        )
+        self.lookahead = Lookahead(self, settings, self.memory)
+        self.subspace = Subspace(settings.subspace, len(self.network().weights()), self.device)
+        self.raw: list[Tensor] = []  # r (k,) of each layer
+        self.importance_optimizer: torch.optim.Optimizer | None = None  # of r
 
     def prepare(self) -> None:
         super().prepare()
+        self.lookahead.prepare()
         s = self.settings
-        if self.bases and s.importance == "learned":
-            self.tuner = torch.optim.SGD(self.raw, lr=s.importance_lr, momentum=s.momentum)
+        if self.subspace.bases and s.importance.learned:
+            self.importance_optimizer = torch.optim.SGD(
+                self.raw, lr=s.importance.lr, momentum=s.momentum
+            )
+
+    def trained(self) -> list[Tensor]:
+        return self.lookahead.all_weights()
 
     def protected(self) -> list[tuple[Tensor, Tensor | None]]:
         """The basis of every layer and the importance λ (k,) of its directions; None if all is 1.
 
-        Nothing in the first task. Layers are the first of the weights, wherever these are listed.
+        Nothing in the first task. The layers come first wherever weights are listed.
         """
-        if self.settings.importance == "ones":
-            return [(basis, None) for basis in self.bases]
+        bases = self.subspace.bases
+        if not self.settings.importance.learned:
+            return [(basis, None) for basis in bases]
         lambdas = [torch.sigmoid(STEEPNESS * raw) for raw in self.raw]
-        return list(zip(self.bases, lambdas, strict=True))
+        return list(zip(bases, lambdas, strict=True))
 
     # A step ------------------------------------------------------------------------------------
 
-    def glance(
-        self, batch: Batch, replayed: list[Batch], slices: list[Batch]
+    @property
+    def phase(self) -> str:
+        return self.lookahead.phase
+
+    def before_step(self, batch: Batch) -> None:
+        self.lookahead.draw(batch, self.seed, self.position.step)
+
+    def step(self, batch: Batch) -> StepResult:
+        result = self.lookahead.step(batch, self.seed, self.position.step, self.meta_update)
+        if self.position.epoch == 0:
+            self.memory.observe(batch)
+        return result
+
+    def meta_update(
+        self, batch: Batch, replayed: list[Batch], parts: list[Batch]
     ) -> tuple[float, Tensor]:
-        s = self.settings
-        present = self.weights(batch.task)
-        every = self.weights(batch.task, *(each.task for each in replayed))
-        raw = [] if self.tuner is None else self.raw
-        loss, scores = self.perturbed(present, batch, replayed, slices)
+        """One update of importance and weights: its loss and the scores of the batch."""
+        s, ahead = self.settings, self.lookahead
+        present = ahead.weights(batch.task)
+        every = ahead.weights(batch.task, *(each.task for each in replayed))
+        raw = [] if self.importance_optimizer is None else self.raw
+        loss, scores = self.perturbed(present, batch, replayed, parts)
         found = torch.autograd.grad(loss, [*every, *raw], allow_unused=True)
         gradients = found[: len(every)]
-        if self.tuner is not None:
-            for r, gradient in zip(raw, clipped(found[len(every) :], s.clip), strict=True):
+        if self.importance_optimizer is not None:
+            for r, gradient in zip(raw, clipped(found[len(every) :], s.clip_grad), strict=True):
                 r.grad = gradient
-            self.tuner.step()
+            self.importance_optimizer.step()
         if s.variant == "dgpm":
-            loss, scores = self.loss_at(present, batch, replayed, keep=True)
+            loss, scores = ahead.loss_at(present, batch, replayed, keep=True)
             gradients = torch.autograd.grad(loss, every, allow_unused=True)
-        for weight, gradient in zip(every, clipped(gradients, s.clip), strict=True):
+        for weight, gradient in zip(every, clipped(gradients, s.clip_grad), strict=True):
             weight.grad = gradient
         self.adjust_gradients(batch)
         self.update()
         return loss.item(), scores
 
     def perturbed(
-        self, weights: list[Tensor], batch: Batch, replayed: list[Batch], slices: list[Batch]
+        self, weights: list[Tensor], batch: Batch, replayed: list[Batch], parts: list[Batch]
     ) -> tuple[Tensor, Tensor]:
         """L, differentiable in `weights` and in r, and the scores of the batch at the end."""
-        s, losses = self.settings, []
+        s, ahead, losses = self.settings, self.lookahead, []
         step = s.perturbation if s.variant == "sharpness" else -s.perturbation
-        for number, part in enumerate(slices):
-            loss = F.cross_entropy(self.scores_at(weights, part), part.labels)
+        for number, part in enumerate(parts):
+            loss = F.cross_entropy(ahead.scores_at(weights, part), part.labels)
             found = torch.autograd.grad(
                 loss, weights, create_graph=s.second_order, allow_unused=True
             )
             gradients = self.inside(found)
             weights = [
-                w if g is None else w + step * g.clamp(-s.clip, s.clip)
+                w if g is None else w + step * g.clamp(-s.clip_grad, s.clip_grad)
                 for w, g in zip(weights, gradients, strict=True)
             ]
-            last = number == len(slices) - 1 and s.variant != "dgpm"
-            value, scores = self.loss_at(weights, batch, replayed, keep=last)
+            last = number == len(parts) - 1 and s.variant != "dgpm"
+            value, scores = ahead.loss_at(weights, batch, replayed, keep=last)
             losses.append(value)
         return torch.stack(losses).mean(), scores
 
@@ -161,17 +195,17 @@ class FSDGPM(Meta):
     @torch.no_grad()
     def adjust_gradients(self, batch: Batch) -> None:
         """G ← G − G M diag(λ) Mᵀ, weight decay included in G."""
-        self.decay()
-        weights = self.weights(batch.task)
+        decay_gradients(self.optimizer, self.settings.weight_decay)
+        weights = self.lookahead.weights(batch.task)
         for layer, (basis, importance) in enumerate(self.protected()):
             gradient = weights[layer].grad
             assert gradient is not None
             weights[layer].grad = away_from(gradient, basis, importance)
-        if self.bases and self.settings.own == "nothing":
+        if self.subspace.bases and self.parity.task_specific == "nothing":
             self.hold_biases(batch.task)
 
     def hold_biases(self, task: str) -> None:
-        """What all tasks share and nothing protects stands still, as in GPM."""
+        """What all tasks share and nothing protects stays fixed, as in GPM."""
         network = self.network(task)
         for tensor in network.task_parameters(task):
             if tensor is not network.heads[task].weight:
@@ -180,39 +214,38 @@ class FSDGPM(Meta):
     # The end of a task -------------------------------------------------------------------------
 
     def end_task(self, task: Task) -> None:
-        """Bases of what the exemplars of all tasks fill; the old ones are forgotten."""
-        s, before = self.settings, len(self.known) - 1
-        drawn = self.memory.sample(s.samples, self.seed.child("samples", task.name))
+        """New bases of the space that exemplars of all tasks fill."""
+        s = self.settings
+        drawn = self.memory.sample(s.subspace.samples, self.seed.child("samples", task.name))
         batches = [(each.task, each.images) for each in drawn]
+        self.subspace.bases = []
         with self.charged():
-            inputs = collect(self.network(task.name), batches)[: len(self.energy)]
-            self.bases = [
-                grow(torch.zeros(each.features, 0), each, min(1.0, e + s.energy_step * before))
-                for each, e in zip(inputs, self.energy, strict=True)
-            ]
+            inputs = self.subspace.inputs(self.network(task.name), batches)
+            self.subspace.extend(inputs, len(self.known) - 1)
         self.spent += sum(each.decomposition_flops() for each in inputs)
-        starts = [torch.full((basis.shape[1],), s.importance_start) for basis in self.bases]
-        self.raw, self.tuner = [nn.Parameter(start) for start in starts], None
+        starts = [basis.new_full((basis.shape[1],), s.importance.start)
+                  for basis in self.subspace.bases]  # fmt: skip
+        self.raw, self.importance_optimizer = [nn.Parameter(start) for start in starts], None
         super().end_task(task)
 
+    # Saving ------------------------------------------------------------------------------------
+
     def footprint(self) -> dict[str, int]:
-        held = sum(tensor.nbytes for tensor in (*self.bases, *self.raw))
-        return {**super().footprint(), "bases": held}
+        raw = sum(tensor.nbytes for tensor in self.raw)
+        return {**super().footprint(), "bases": self.subspace.nbytes + raw}
 
     def state(self) -> State:
-        done = len(self.known) - bool(self.current)
-        bases = {f"layer{number}": basis for number, basis in enumerate(self.bases)}
         working = {f"raw{number}": raw.detach() for number, raw in enumerate(self.raw)}
-        if self.tuner is not None:
-            working |= optimiser_tensors(self.tuner, "tuner")
-        parts = {f"bases/{done}": StatePart(bases, fixed=True), "importance": StatePart(working)}
-        return {**super().state(), **parts}
+        if self.importance_optimizer is not None:
+            working |= optimiser_tensors(self.importance_optimizer, "tuner")
+        bases = self.subspace.state(len(self.known) - bool(self.current))
+        return {**super().state(), **bases, "importance": StatePart(working)}
 
     def load(self, state: State) -> None:
-        saved = next(part for name, part in state.items() if name.startswith("bases/")).tensors
+        self.subspace.load(state)
         working = state["importance"].tensors
-        self.bases = [saved[f"layer{number}"] for number in range(len(saved))]
-        self.raw = [nn.Parameter(working[f"raw{n}"].clone()) for n in range(len(saved))]
+        numbers = range(len(self.subspace.bases))
+        self.raw = [nn.Parameter(working[f"raw{n}"].clone().to(self.device)) for n in numbers]
         super().load(state)
-        if self.tuner is not None:
-            load_optimiser(self.tuner, working, "tuner")
+        if self.importance_optimizer is not None:
+            load_optimiser(self.importance_optimizer, working, "tuner")

@@ -9,15 +9,19 @@ the nearest vector that points against none (up to ε and the margin γ); G has 
 v = γ + u, GGᵀ + εI = LLᵀ and c = Gg + γ(GGᵀ + εI)1 this is non-negative least squares:
 u = argmin ‖Lᵀu + L⁻¹c‖ subject to u ≥ 0, solved exactly in float64.
 
-Deviations
-- Norms belong to tasks, and a past task's pass renews its statistics; the original has one norm.
-- The ring of a task holds `budget` images for each of its classes (the original 256 a task), takes
-  each example once, in the first epoch, and is never partly uninitialised.
+Deviations from the official code
+- Every task has its own norm, and the pass over a past task's ring updates its statistics; the
+  original has one norm.
+- The ring of a task holds `memory.size` images of each of its classes (the original: 256 per task),
+  takes each example once, in the first epoch, and never has uninitialised entries.
 - The learning rate falls to 0 over each task, as in all methods here.
-- `clip` limits g and every gₖ before the projection, as in La-MAML's GEM; the original has none.
+- `clip_grad` limits g and every gₖ before the projection, as in La-MAML's GEM; the original does
+  not clip.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,52 +29,63 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field
 from torch import Tensor
 
-from rivals.baselines.rehearsal import Rehearsal, RehearsalSettings
+from rivals.baselines.dense_method import DenseMethod, DenseSettings, default
+from rivals.baselines.memory.exemplar_memory import ExemplarMemory
+from rivals.baselines.memory.exemplar_stores import MemorySettings
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
+from rivals.nn.network_plan import NetworkPlan
+from rivals.seeds import Seed
 from rivals.streams.task import Batch
 
 RIDGE = 1e-3  # ε
 BLOCK = 1 << 18  # columns of G that are held in float64 at a time
 
 
-class GEMSettings(RehearsalSettings):
-    """How far the past may be contradicted."""
+class GEMSettings(DenseSettings):
+    """How much is stored, and how the gradient is projected."""
 
-    lr: float = 0.1
-    momentum: float = Field(0.0, description="with it, a step is no longer the projected gradient")
-    budget: int = 25
+    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    lr: float = default(DenseSettings, "lr", 0.1)
+    momentum: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Momentum of SGD. With momentum, a step is no longer the projected gradient.",
+    )
+    memory: MemorySettings = MemorySettings(size=25, counted_in="class")
     margin: float = Field(
-        0.5, description="γ, 'memory strength': what a violated constraint is pushed beyond"
+        0.5,
+        ge=0,
+        allow_inf_nan=False,
+        description="γ, the 'memory strength': how far a violated constraint is exceeded.",
     )
-    clip: float = Field(
-        0.0, description="largest norm of each gradient; 0: any (La-MAML's GEM: 5 or 2)"
+    clip_grad: float = Field(
+        0.0,
+        ge=0,
+        description="Largest norm of each gradient; 0 means no limit. La-MAML's GEM: 5 or 2.",
     )
-
-    def check(self) -> None:
-        super().check()
-        for name in ("margin", "clip"):
-            if not getattr(self, name) >= 0:
-                raise RivalsError(f"{name} is {getattr(self, name)}, but must not be negative.")
 
 
 @methods.register("gem")
-class GEM(Rehearsal):
-    """Fine-tuning along gradients that do not raise the loss on what is remembered."""
+class GEM(DenseMethod):
+    """Fine-tuning along gradients that do not raise the loss on stored examples."""
 
     settings: GEMSettings
     settings_class = GEMSettings
-    policy = "ring"
-    rings = "task"
+    trains_all_heads = True
+    memory: ExemplarMemory
 
-    @property
-    def incremental(self) -> bool:
-        return False
+    def __init__(self, plan: NetworkPlan, settings: GEMSettings, seed: Seed) -> None:
+        super().__init__(plan, settings, seed)
+        self.memory = ExemplarMemory(
+            settings.memory.budget, "ring", seed.child("memory"), rings="task", device=self.device
+        )
 
     def adjust_gradients(self, batch: Batch) -> None:
         parameters = self.trained()
-        if self.settings.clip:
-            torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        if self.settings.clip_grad:
+            torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip_grad)
         past = [task for task in self.memory.tasks() if task != batch.task]
         if not past:
             return
@@ -90,12 +105,12 @@ class GEM(Rehearsal):
         loss = F.cross_entropy(self.train_logits(ring), ring.labels)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         gradient = flat(list(found), parameters)
-        if self.settings.clip:
-            gradient *= (self.settings.clip / (gradient.norm() + 1e-6)).clamp(max=1)
+        if self.settings.clip_grad:
+            gradient *= (self.settings.clip_grad / (gradient.norm() + 1e-6)).clamp(max=1)
         return gradient
 
     def after_step(self, batch: Batch) -> None:
-        if self.position.epoch == 0:  # its ring is not asked before the next task
+        if self.position.epoch == 0:  # its ring is not used before the next task
             self.memory.observe(batch)
 
 
@@ -108,20 +123,20 @@ def flat(gradients: list[Tensor | None], parameters: list[Tensor]) -> Tensor:
 def project(gradient: Tensor, past: Tensor, margin: float, ridge: float = RIDGE) -> Tensor:
     """The vector nearest to `gradient` (p,) that points against no row of `past` (tasks, p).
 
-    `gradient` itself is given back if it already does not.
+    That is `gradient` itself if it points against none.
     """
     gram = np.zeros((len(past), len(past)))  # GGᵀ
     along = np.zeros(len(past))  # Gg
     blocks = torch.split(past, BLOCK, 1), torch.split(gradient, BLOCK)
     for some, part in zip(*blocks, strict=True):
         rows = some.double()
-        gram += (rows @ rows.T).numpy()
-        along += (rows @ part.double().unsqueeze(1)).squeeze(1).numpy()
+        gram += (rows @ rows.T).cpu().numpy()
+        along += (rows @ part.double().unsqueeze(1)).squeeze(1).cpu().numpy()
     if not (np.isfinite(gram).all() and np.isfinite(along).all()):
-        raise RivalsError("The gradients of remembered tasks are not finite; lower lr.")
+        raise RivalsError("The gradients of earlier tasks are not finite; lower lr.")
     if along.min() >= 0:
         return gradient
-    weights = torch.from_numpy(multipliers(gram, along, margin, ridge))
+    weights = torch.from_numpy(multipliers(gram, along, margin, ridge)).to(past.device)
     better = torch.empty_like(gradient)
     for out, some, part in zip(torch.split(better, BLOCK), *blocks, strict=True):
         out.copy_(part.double() + (weights.unsqueeze(1) * some.double()).sum(0))

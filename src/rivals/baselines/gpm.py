@@ -1,19 +1,22 @@
 """GPM, Gradient Projection Memory (Saha, Garg and Roy 2021).
 
-After each task, every layer keeps an orthonormal basis of the space that its inputs filled. Later
-gradients are made orthogonal to it, so old inputs go on producing what they produced.
+After each task, every layer keeps an orthonormal basis M of the space that its inputs filled. Later
+gradients G are made orthogonal to it, so the layer's outputs for old inputs do not change:
 
-Where this differs from the official code:
-- A task has its own norm with running statistics, and trains it; `own=head` shares one norm that
-  is learned in the first task and frozen afterwards, `statistics=batch` normalises test images by
-  their own batch, both as official on CIFAR-100. Tickets always have running statistics.
-- `own=nothing` shares the head too and projects it, as official on permuted MNIST; biases, which
-  official networks do not have, are then learned in the first task only.
-- lr falls linearly to 0 over a task (`schedule`); official code halves it when the validation loss
-  stagnates, and takes the best weights of all epochs.
-- Every layer sees all `samples`; official code takes fewer in early layers, to save time.
+    G ← G − G M Mᵀ
+
+Deviations from the official code
+- A task has its own norm with running statistics, and trains it. As official on CIFAR-100,
+  `parity.task_specific=head` shares one norm that is learned in the first task and frozen
+  afterwards, and `parity.eval_statistics=batch` normalises test images by their own batch. Tickets
+  always have running statistics.
+- `parity.task_specific=nothing` shares the head too and projects it, as official on permuted MNIST;
+  biases, which official networks do not have, are then learned in the first task only.
+- lr falls linearly to 0 over a task (`parity.lr_schedule`); official code halves it when the
+  validation loss stagnates, and takes the best weights of all epochs.
+- Every layer sees all samples; official code takes fewer in early layers, to save time.
 - Momentum is on by default, as for all methods here; official code has none. It sums gradients that
-  were projected, and weight decay joins the gradient before that, so neither leaves the free
+  were projected, and weight decay is added to the gradient before that, so neither leaves the free
   directions.
 """
 
@@ -25,101 +28,97 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rivals.baselines.sharing import Sharing, SharingSettings
-from rivals.baselines.subspace import away_from, check_energy, collect, grow, thresholds
+from rivals.baselines.dense_method import DenseMethod, DenseSettings, default
+from rivals.baselines.parity import ParitySettings
+from rivals.baselines.subspace import Subspace, SubspaceSettings, away_from, decay_gradients
 from rivals.learn.method import methods
-from rivals.learn.state import State, StatePart
+from rivals.learn.state import State
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
 
 
-class GPMSettings(SharingSettings):
-    """How much of the inputs is protected."""
+class GPMSubspaceSettings(SubspaceSettings):
+    """How much of the inputs is protected, and how directions are counted."""
 
-    energy: tuple[float, ...] = Field(
-        (0.97,), description="share that a basis holds (ε): of every layer, or of each"
+    first_task_rule: Literal["reach", "below"] = Field(
+        "reach",
+        description="In the first task, hold at least the share `energy`, or one direction less as "
+        "in the official code.",
     )
-    energy_step: float = Field(0.003, description="more of it with each task")
-    energy_rule: Literal["reach", "below"] = Field(
-        "reach", description="reach: at least that share | below: official, in the first task"
-    )
-    samples: int = Field(125, description="training images whose inputs are looked at")
+
+
+class GPMSettings(DenseSettings):
+    """What is protected, and what tasks share."""
+
+    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    subspace: GPMSubspaceSettings = GPMSubspaceSettings()
+    parity: ParitySettings = ParitySettings()
 
     def check(self) -> None:
         super().check()
-        check_energy(self.energy)
-        self.not_negative("energy_step")
-        self.at_least(1, "samples")
+        self.need_task_norms("parity.task_specific says here what tasks share")
 
 
 @methods.register("gpm")
-class GPM(Sharing):
-    """Fine-tuning whose gradients avoid the inputs of all tasks before."""
+class GPM(DenseMethod):
+    """Fine-tuning whose gradients avoid the inputs of all earlier tasks."""
 
     settings: GPMSettings
     settings_class = GPMSettings
 
     def __init__(self, plan: NetworkPlan, settings: GPMSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        network = self.build("trial")
-        sizes = [weight[0].numel() for weight in network.shared_parameters()]
-        if settings.own == "nothing":
-            sizes.append(network.features)
-        self.bases = [torch.zeros(size, 0) for size in sizes]  # (features, k), one a layer
-        thresholds(settings.energy, len(self.bases))
+        self.parity = settings.parity
+        heads = int(self.parity.task_specific == "nothing")  # one that all tasks share, projected
+        layers = len(self.network().weights()) + heads
+        self.subspace = Subspace(settings.subspace, layers, self.device)
 
     # Learning ----------------------------------------------------------------------------------
 
-    def guarded(self) -> list[Tensor]:
+    def projected(self) -> list[Tensor]:
         """The weights that have a basis, layer by layer."""
         network = self.network(self.current)
-        head = [network.heads[self.current].weight] if self.settings.own == "nothing" else []
+        shared_head = self.parity.task_specific == "nothing"
+        head = [network.heads[self.current].weight] if shared_head else []
         return [*network.shared_parameters(), *head]
 
     def trained(self) -> list[Tensor]:
-        network, own = self.network(self.current), self.settings.own
+        """All weights; from the second task on, without norms and biases that tasks share."""
+        own = self.parity.task_specific
         if own == "norm+head" or self.previous() is None:
             return super().trained()
-        head = network.heads[self.current].parameters() if own == "head" else []
-        return [*self.guarded(), *head]
+        head = self.network(self.current).heads[self.current]
+        return [*self.projected(), *(head.parameters() if own == "head" else ())]
 
     def adjust_gradients(self, batch: Batch) -> None:
         """G ← G − G M Mᵀ, weight decay included in G."""
-        self.decay()
-        for weight, basis in zip(self.guarded(), self.bases, strict=True):
+        decay_gradients(self.optimizer, self.settings.weight_decay)
+        for weight, basis in zip(self.projected(), self.subspace.bases, strict=False):
             if basis.shape[1]:
                 assert weight.grad is not None
                 weight.grad = away_from(weight.grad, basis)
 
     def end_task(self, task: Task) -> None:
-        """Widen the bases by what this task's inputs fill beyond them."""
-        s, train = self.settings, task.train
+        """Extend the bases by what this task's inputs fill beyond them."""
+        s, train = self.settings.subspace, task.train
         generator = self.seed.child("samples", task.name).torch()
         chosen = torch.randperm(len(train), generator=generator)[: s.samples]
-        images = task.preprocessing(train.images[chosen])
-        before = len(self.known) - 1
+        images = task.preprocessing(train.images[chosen].to(self.device))
         with self.charged():
-            inputs = collect(self.network(task.name), [(task.name, images)])[: len(self.bases)]
-            for number, energy in enumerate(thresholds(s.energy, len(self.bases))):
-                basis = self.bases[number]
-                rule = "reach" if basis.shape[1] else s.energy_rule
-                wanted = min(1.0, energy + s.energy_step * before)
-                self.bases[number] = grow(basis, inputs[number], wanted, rule)
+            inputs = self.subspace.inputs(self.network(task.name), [(task.name, images)])
+            self.subspace.extend(inputs, len(self.known) - 1, s.first_task_rule)
         self.spent += sum(each.decomposition_flops() for each in inputs)
         super().end_task(task)
 
-    # Keeping -----------------------------------------------------------------------------------
+    # Saving ------------------------------------------------------------------------------------
 
     def footprint(self) -> dict[str, int]:
-        return {**super().footprint(), "bases": sum(basis.nbytes for basis in self.bases)}
+        return {**super().footprint(), "bases": self.subspace.nbytes}
 
     def state(self) -> State:
-        done = len(self.known) - bool(self.current)
-        tensors = {f"layer{number}": basis for number, basis in enumerate(self.bases)}
-        return {**super().state(), f"bases/{done}": StatePart(tensors, fixed=True)}
+        return {**super().state(), **self.subspace.state(len(self.known) - bool(self.current))}
 
     def load(self, state: State) -> None:
         super().load(state)
-        part = next(part for name, part in state.items() if name.startswith("bases/"))
-        self.bases = [part.tensors[f"layer{number}"] for number in range(len(self.bases))]
+        self.subspace.load(state)

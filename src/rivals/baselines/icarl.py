@@ -11,12 +11,13 @@ Afterwards exemplars of the new classes are herded, and a class is the mean of i
 
 The right-hand side is a linear layer, so a ticket is a plain network whose head holds the means.
 
-Deviations
+Deviations from the official code
 - The loss is summed over the classes seen. The original averages over all 100 outputs, known in
   advance; its lr of 2.0 is 0.02 here.
-- A class keeps ⌊budget / classes⌋ exemplars, never more than the budget; the original rounds up.
-- Herding is Algorithm 4 of the paper; the code weighs by inner products.
-- Mirrored exemplars enter the means where the augmentation mirrors, else not.
+- A class keeps ⌊size / classes⌋ exemplars, so the memory never exceeds its size; the original
+  rounds up.
+- Herding is Algorithm 4 of the paper; the official code weighs by inner products.
+- Mirrored exemplars are part of the class means only if the augmentation mirrors images.
 - The learning rate falls to 0 over each task, as in all methods here; the original divides by 5.
 - `objective: ce` is a common variant: cross-entropy over the classes seen, and distillation of the
   teacher's softened scores.
@@ -33,9 +34,11 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field
 from torch import Tensor, fx, nn
 
-from rivals.baselines.memory.features import BATCH, compute
-from rivals.baselines.rehearsal import Rehearsal, RehearsalSettings
-from rivals.errors import RivalsError
+from rivals.baselines.dense_method import DenseMethod, DenseSettings, default
+from rivals.baselines.memory.exemplar_memory import ExemplarMemory
+from rivals.baselines.memory.exemplar_stores import MemorySettings
+from rivals.baselines.memory.herding import BATCH, compute_features
+from rivals.baselines.seen_classes import SeenClasses
 from rivals.learn.method import methods
 from rivals.learn.state import State, StatePart
 from rivals.nn.activations import Activations
@@ -47,36 +50,42 @@ from rivals.streams.task import Batch, Task
 NEVER = -1e4  # the score of a class without images
 
 
-class ICaRLSettings(RehearsalSettings):
-    """How much is kept, and what is descended."""
+class ICaRLSettings(DenseSettings):
+    """How much is stored, and which loss is minimised."""
 
-    norms: Literal["task", "shared"] = "shared"
-    lr: float = 0.02
-    weight_decay: float = 1e-5
-    budget: int = 2000
-    budget_in: Literal["class", "images", "bytes"] = "images"
+    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    shared_norms: bool = default(DenseSettings, "shared_norms", True)
+    lr: float = default(DenseSettings, "lr", 0.02)
+    weight_decay: float = default(DenseSettings, "weight_decay", 1e-5)
+    memory: MemorySettings = MemorySettings(size=2000, counted_in="images")
     objective: Literal["bce", "ce"] = Field(
-        "bce", description="bce: sigmoid outputs, as the original | ce: softmax and distillation"
+        "bce", description="Sigmoid outputs as in the original, or softmax with distillation."
     )
-    soften: float = Field(2.0, description="temperature of the distillation of `ce`")
+    temperature: float = Field(
+        2.0, gt=0, allow_inf_nan=False, description="Distillation temperature of objective=ce."
+    )
 
     def check(self) -> None:
         super().check()
-        if not self.soften > 0:
-            raise RivalsError(f"soften is {self.soften}, but must be a positive number.")
         self.need_shared_norms("the classes of all tasks compete")
 
 
 @methods.register("icarl")
-class ICaRL(Rehearsal):
-    """Learns features with a teacher, classifies by the nearest mean of exemplars."""
+class ICaRL(DenseMethod):
+    """Learns features with a teacher, classifies by the nearest class mean of exemplars."""
 
     settings: ICaRLSettings
     settings_class = ICaRLSettings
-    policy = "herding"
+    trains_all_heads = True
+    memory: ExemplarMemory
+    seen: SeenClasses
 
     def __init__(self, plan: NetworkPlan, settings: ICaRLSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
+        self.memory = ExemplarMemory(
+            settings.memory.budget, "herding", seed.child("memory"), device=self.device
+        )
+        self.seen = SeenClasses(self.known, self.network, class_scores=self.mean_scores)
         self.teacher: DenseNetwork | None = None  # while a task is learned
         self.means: dict[str, Tensor] = {}  # by task: (classes, d), rows of norm 1, or 0 if unknown
 
@@ -87,7 +96,7 @@ class ICaRL(Rehearsal):
 
     def copied(self, tensors: dict[str, Tensor]) -> DenseNetwork:
         """The network before the present task, frozen."""
-        teacher = self.build("teacher")
+        teacher = self.build()
         for task, known in self.known.items():
             if task != self.current:
                 teacher.add(task, len(known.classes))
@@ -95,13 +104,12 @@ class ICaRL(Rehearsal):
         return teacher
 
     def training_set(self, task: Task) -> Sequence[Task]:
-        return [self.union(task)]
+        return [self.seen.union(task, self.memory)]
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        images, labels = self.prepared(batch), batch.labels
-        network = self.network(batch.task).learning(True)
-        scores = network(images, batch.task, heads=list(self.known))  # (n, classes seen)
-        old = torch.empty(len(labels), 0)
+        images, labels = self.seen.preprocess(batch), batch.labels
+        scores = self.seen.train_scores(images)  # (n, classes seen)
+        old = scores.new_empty(len(labels), 0)
         if self.teacher is not None:
             tasks = list(self.teacher.heads)
             with torch.no_grad():
@@ -115,42 +123,44 @@ class ICaRL(Rehearsal):
 
     def distillation(self, scores: Tensor, old: Tensor) -> Tensor:
         """Cross-entropy of softened scores of old classes with the teacher's."""
-        heat = self.settings.soften
-        mine = F.log_softmax(scores[:, : old.shape[1]] / heat, 1)
-        return -(F.softmax(old / heat, 1) * mine).sum(1).mean()
+        temperature = self.settings.temperature
+        mine = F.log_softmax(scores[:, : old.shape[1]] / temperature, 1)
+        return -(F.softmax(old / temperature, 1) * mine).sum(1).mean()
 
     def end_task(self, task: Task) -> None:
         super().end_task(task)
         self.teacher = None
         with self.charged(), torch.no_grad():
-            self.memory.herd(task, partial(self.features, task=task.name))
+            self.memory.herd(task, partial(self.seen.features, task=task.name))
             self.means = {name: self.means_of(name) for name in self.memory.tasks()}
 
     def means_of(self, task: str) -> Tensor:
-        """Where the classes of `task` lie under the present weights."""
-        kept, features = self.memory.all(task), partial(self.features, task=task)
+        """The class means of `task` under the present weights."""
+        kept, features = self.memory.all(task), partial(self.seen.features, task=task)
         images, labels = kept.raw, kept.labels
         if self.settings.augmentation.endswith("flip"):
             images, labels = torch.cat([images, images.flip(-1)]), labels.repeat(2)
-        points = compute(features, torch.split(images, BATCH), len(images))
-        return class_means(points, labels, len(self.known[task].classes))
+        points = compute_features(features, torch.split(images, BATCH), len(images))
+        means = class_means(points, labels.cpu(), len(self.known[task].classes))
+        return means.to(self.device)
 
-    def class_scores(self, flow: Activations, task: str) -> Tensor:
+    def mean_scores(self, flow: Activations, task: str) -> Tensor:
+        """Cosines to the class means; they are comparable between tasks."""
         means = self.means[task]
-        return F.linear(F.normalize(flow.values, dim=1), means, unknown(means))
+        return F.linear(F.normalize(flow.values, dim=1), means, empty_bias(means))
 
     def logits(self, images: Tensor, task: str) -> Tensor:
         """⟨φ(x), μ⟩: the order of the distances, in the form of a plain head."""
         means = self.means[task]
         flow = self.network(task).learning(False).flow(images, task)
-        return F.linear(flow.values, means, unknown(means))
+        return F.linear(flow.values, means, empty_bias(means))
 
     def ticket(self, task: str) -> fx.GraphModule:
         ticket, means = super().ticket(task), self.means[task]
         *_, head = (layer for layer in ticket.modules() if isinstance(layer, nn.Linear))
         with torch.no_grad():
             head.weight.copy_(means)
-            head.bias.copy_(unknown(means))
+            head.bias.copy_(empty_bias(means))
         return ticket
 
     def footprint(self) -> dict[str, int]:
@@ -170,17 +180,17 @@ class ICaRL(Rehearsal):
 
     def load(self, state: State) -> None:
         super().load(state)
-        self.means = dict(state["means"].tensors)
+        self.means = {task: means.to(self.device) for task, means in state["means"].tensors.items()}
         self.teacher = self.copied(state["teacher"].tensors) if "teacher" in state else None
 
 
 def class_means(features: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """(classes, d): the mean direction of each class in `features` (n, d); 0 if it has none."""
+    """The mean direction of each class in `features` (n, d), 0 without images: (classes, d)."""
     directions = F.normalize(features, dim=1)
     sums = torch.zeros(classes, features.shape[1]).index_add_(0, labels, directions)
     return F.normalize(sums, dim=1)
 
 
-def unknown(means: Tensor) -> Tensor:
-    """What is added to scores, so that a class without images is never the nearest."""
+def empty_bias(means: Tensor) -> Tensor:
+    """The bias of a head of means: a class without images is never the nearest."""
     return NEVER * (means == 0).all(1).float()

@@ -1,20 +1,20 @@
 """La-MAML, look-ahead MAML (Gupta, Yadav and Paull 2020): every weight learns its own step size.
 
-A few steps on slices of the batch are tried. The loss of where they lead, on the batch and on
-exemplars, tells first the step sizes α and then, with the new ones, the weights θ where to go:
+A few inner steps on parts of the batch are tried. The loss of where they lead, on the batch and on
+exemplars, first changes the step sizes α and then, with the new ones, the weights θ:
 
-    θˢ = θˢ⁻¹ − α ⊙ ∇ loss(θˢ⁻¹; slice s)            L = mean over s of loss(θˢ; batch ∪ exemplars)
+    θˢ = θˢ⁻¹ − α ⊙ ∇ loss(θˢ⁻¹; part s)             L = mean over s of loss(θˢ; batch ∪ exemplars)
     α ← α − η ∂L/∂α                                  θ ← θ − max(α, 0) ⊙ ∂L/∂θ
 
-Where this differs from the official code:
-- A task has its own norm and head (`own`); official networks have no norm, and on permuted MNIST
-  one head for all tasks, which `norm=none own=nothing` give.
-- A batch is offered to the memory after its step, not slice by slice within it, so no batch is
+Deviations from the official code
+- A task has its own norm and head (`parity.task_specific`); official networks have no norm, and on
+  permuted MNIST one head for all tasks: `norm=none` and `parity.task_specific=nothing`.
+- A batch is offered to the memory after its step, not part by part within it, so no batch is
   replayed to itself; with `replay_from=past`, neither is any other of the present task.
 - Entries of the gradients that are tried are clamped on permuted MNIST too; there the official code
   computes that and drops the result.
-- lr, momentum and weight_decay only serve the variants `sync` (learned α, but plain steps of θ) and
-  `cmaml` (α stays as it is).
+- lr, momentum and weight_decay are used only by the variants `sync` (learned α, but plain steps of
+  θ) and `cmaml` (α stays as it is).
 """
 
 from __future__ import annotations
@@ -26,62 +26,94 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field
 from torch import Tensor
 
-from rivals.baselines.meta import Meta, MetaSettings, clipped
-from rivals.learn.method import methods
+from rivals.baselines.dense_method import DenseMethod
+from rivals.baselines.lookahead import Lookahead, LookaheadSettings, clipped
+from rivals.baselines.memory.exemplar_memory import ExemplarMemory
+from rivals.learn.method import StepResult, methods
 from rivals.learn.state import State, StatePart
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.task import Batch
 
 
-class LaMAMLSettings(MetaSettings):
-    """Step sizes and what becomes of them."""
+class LaMAMLSettings(LookaheadSettings):
+    """Step sizes, and how they are learned."""
 
-    step_size: float = Field(0.1, description="α at the start")
-    step_size_lr: float = Field(0.25, description="η")
-    positive: bool = Field(False, description="try steps with max(α, 0) too, as official on MNIST")
-    variant: Literal["lamaml", "sync", "cmaml"] = Field(
-        "lamaml", description="lamaml | sync | cmaml"
+    step_size: float = Field(
+        0.1, ge=0, allow_inf_nan=False, description="α, the step size of every weight at first."
     )
-
-    def check(self) -> None:
-        super().check()
-        self.not_negative("step_size", "step_size_lr")
+    step_size_lr: float = Field(
+        0.25, ge=0, allow_inf_nan=False, description="η, the learning rate of the step sizes."
+    )
+    positive_steps: bool = Field(
+        False, description="Use max(α, 0) in inner steps too, as in the official code on MNIST."
+    )
+    variant: Literal["lamaml", "sync", "cmaml"] = Field(
+        "lamaml",
+        description="lamaml learns step sizes and uses them; sync learns them, but takes plain SGD "
+        "steps; cmaml keeps them fixed.",
+    )
 
 
 @methods.register("lamaml")
-class LaMAML(Meta):
-    """Step sizes that learn not to interfere with what is remembered."""
+class LaMAML(DenseMethod):
+    """Step sizes that learn not to interfere with earlier tasks."""
 
     settings: LaMAMLSettings
     settings_class = LaMAMLSettings
+    memory: ExemplarMemory
 
     def __init__(self, plan: NetworkPlan, settings: LaMAMLSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
+        self.parity = settings.parity
+        self.memory = ExemplarMemory(
+            settings.memory.budget, "reservoir", seed.child("memory"), device=self.device
+        )
+        self.lookahead = Lookahead(self, settings, self.memory)
         self.step_sizes: dict[str, Tensor] = {}  # α, by the name of the weight
 
     def prepare(self) -> None:
         super().prepare()
+        self.lookahead.prepare()
         for weight in self.trained():
             start = torch.full_like(weight, self.settings.step_size, requires_grad=False)
-            self.step_sizes.setdefault(self.names[id(weight)], start)
+            self.step_sizes.setdefault(self.lookahead.names[id(weight)], start)
 
-    def glance(
-        self, batch: Batch, replayed: list[Batch], slices: list[Batch]
+    def trained(self) -> list[Tensor]:
+        return self.lookahead.all_weights()
+
+    # A step ------------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> str:
+        return self.lookahead.phase
+
+    def before_step(self, batch: Batch) -> None:
+        self.lookahead.draw(batch, self.seed, self.position.step)
+
+    def step(self, batch: Batch) -> StepResult:
+        result = self.lookahead.step(batch, self.seed, self.position.step, self.meta_update)
+        if self.position.epoch == 0:
+            self.memory.observe(batch)
+        return result
+
+    def meta_update(
+        self, batch: Batch, replayed: list[Batch], parts: list[Batch]
     ) -> tuple[float, Tensor]:
-        s = self.settings
-        present = self.weights(batch.task)
-        every = self.weights(batch.task, *(each.task for each in replayed))
-        sizes = [self.step_sizes[self.names[id(w)]].clone().requires_grad_() for w in present]
-        loss, scores = self.look_ahead(present, sizes, batch, replayed, slices)
+        """One update of step sizes and weights: its loss and the scores of the batch."""
+        s, names = self.settings, self.lookahead.names
+        present = self.lookahead.weights(batch.task)
+        every = self.lookahead.weights(batch.task, *(each.task for each in replayed))
+        sizes = [self.step_sizes[names[id(w)]].clone().requires_grad_() for w in present]
+        loss, scores = self.look_ahead(present, sizes, batch, replayed, parts)
         found = torch.autograd.grad(loss, [*every, *sizes], allow_unused=True)
-        of_weights = clipped(found[: len(every)], s.clip)
-        of_sizes = clipped(found[len(every) :], s.clip)
+        of_weights = clipped(found[: len(every)], s.clip_grad)
+        of_sizes = clipped(found[len(every) :], s.clip_grad)
         if s.variant != "cmaml":
             for weight, size, gradient in zip(present, sizes, of_sizes, strict=True):
                 if gradient is not None:
                     learned = size.detach() - s.step_size_lr * gradient
-                    self.step_sizes[self.names[id(weight)]] = learned
+                    self.step_sizes[names[id(weight)]] = learned
         if s.variant == "lamaml":
             self.move(every, of_weights)
         else:
@@ -96,22 +128,22 @@ class LaMAML(Meta):
         sizes: list[Tensor],
         batch: Batch,
         replayed: list[Batch],
-        slices: list[Batch],
+        parts: list[Batch],
     ) -> tuple[Tensor, Tensor]:
         """L, differentiable in `weights` and `sizes`, and the scores of the batch at the end."""
-        s, losses = self.settings, []
-        rates = [torch.relu(size) for size in sizes] if s.positive else sizes
-        for number, part in enumerate(slices):
-            loss = F.cross_entropy(self.scores_at(weights, part), part.labels)
+        s, ahead, losses = self.settings, self.lookahead, []
+        rates = [torch.relu(size) for size in sizes] if s.positive_steps else sizes
+        for number, part in enumerate(parts):
+            loss = F.cross_entropy(ahead.scores_at(weights, part), part.labels)
             gradients = torch.autograd.grad(
                 loss, weights, create_graph=s.second_order, allow_unused=True
             )
             weights = [
-                w if g is None else w - rate * g.clamp(-s.clip, s.clip)
+                w if g is None else w - rate * g.clamp(-s.clip_grad, s.clip_grad)
                 for w, rate, g in zip(weights, rates, gradients, strict=True)
             ]
-            last = number == len(slices) - 1
-            found, scores = self.loss_at(weights, batch, replayed, keep=last)
+            last = number == len(parts) - 1
+            found, scores = ahead.loss_at(weights, batch, replayed, keep=last)
             losses.append(found)
         return torch.stack(losses).mean(), scores
 
@@ -120,9 +152,10 @@ class LaMAML(Meta):
         """θ ← θ − max(α, 0) ⊙ ∂L/∂θ."""
         for weight, gradient in zip(weights, gradients, strict=True):
             if gradient is not None:
-                weight.addcmul_(
-                    torch.relu(self.step_sizes[self.names[id(weight)]]), gradient, value=-1
-                )
+                size = self.step_sizes[self.lookahead.names[id(weight)]]
+                weight.addcmul_(torch.relu(size), gradient, value=-1)
+
+    # Saving ------------------------------------------------------------------------------------
 
     def footprint(self) -> dict[str, int]:
         sizes = sum(size.nbytes for size in self.step_sizes.values())
@@ -133,4 +166,5 @@ class LaMAML(Meta):
 
     def load(self, state: State) -> None:
         super().load(state)
-        self.step_sizes = dict(state["step_sizes"].tensors)
+        saved = state["step_sizes"].tensors
+        self.step_sizes = {name: size.to(self.device) for name, size in saved.items()}

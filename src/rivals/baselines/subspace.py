@@ -1,28 +1,96 @@
 """Subspaces of layer inputs: what GPM and FS-DGPM keep of a task in place of its images.
 
-A layer's inputs are the columns of a matrix R (features, columns): one column an image for a linear
-layer, one a patch for a convolution, so that the layer computes W R with W (units, features). A
-step of W that is orthogonal to the inputs, ΔW R = 0, changes nothing for them. A basis M (features,
-k) holds the directions with most of the energy ‖R‖²; it is found in the eigenvectors of R Rᵀ, or of
-Rᵀ R where there are fewer columns than features: never in an SVD of R, which may be huge.
+A layer's inputs are the columns of a matrix R (features, columns): one column per image for a
+linear layer, one per patch for a convolution, so that the layer computes W R with W (units,
+features). A step of W that is orthogonal to the inputs, ΔW R = 0, changes nothing for them. A basis
+M (features, k) holds the directions with most of the energy ‖R‖²; it is found in the eigenvectors
+of R Rᵀ, or of Rᵀ R where there are fewer columns than features: never in an SVD of R, which may be
+huge. Bases are computed on the CPU in float64, which not every device has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from pydantic import Field
 from torch import Tensor
 
 from rivals.errors import RivalsError
+from rivals.learn.state import State, StatePart
 from rivals.nn.activations import Activations
 from rivals.nn.dense_layers import DenseConv2d
 from rivals.nn.dense_network import DenseNetwork
+from rivals.settings import Settings
 
-RULES = ("reach", "below")
-NOISE = 1e-12  # share of the energy below which a direction is rounding
+NOISE = 1e-12  # share of the energy below which a direction is a rounding error
 FORWARD = 25  # images at a time
+
+
+class SubspaceSettings(Settings):
+    """How much of the inputs of earlier tasks is protected."""
+
+    energy: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
+        (0.97,),
+        description="ε, the share of the inputs' energy that a basis holds: one number, or one for "
+        "each layer.",
+    )
+    energy_step: float = Field(
+        0.003, ge=0, allow_inf_nan=False, description="Added to energy with each task."
+    )
+    samples: int = Field(125, ge=1, description="Images whose inputs make a basis.")
+
+    def check(self) -> None:
+        super().check()
+        if not self.energy:
+            raise RivalsError("subspace.energy is empty; give at least one share, such as 0.97.")
+
+
+class Subspace:
+    """A basis of the inputs of earlier tasks for each layer; none in the first task."""
+
+    def __init__(self, settings: SubspaceSettings, layers: int, device: torch.device) -> None:
+        self.settings, self.device = settings, device
+        self.energy = energy_of_layers(settings.energy, layers)
+        self.bases: list[Tensor] = []  # (features, k) for each layer
+
+    def inputs(
+        self, network: DenseNetwork, batches: Sequence[tuple[str, Tensor]]
+    ) -> list[LayerInputs]:
+        """The inputs of the protected layers, over preprocessed images of several tasks."""
+        return collect(network, batches)[: len(self.energy)]
+
+    def extend(self, inputs: Sequence[LayerInputs], tasks: int, first_rule: str = "reach") -> None:
+        """Add to each basis what it lacks of `inputs`, after `tasks` earlier tasks.
+
+        `first_rule` counts directions where there is no basis yet; see `directions_needed`.
+        """
+        old = self.bases or [torch.zeros(each.features, 0) for each in inputs]
+        step = self.settings.energy_step * tasks
+        self.bases = [
+            grow(
+                basis, each, min(1.0, energy + step), "reach" if basis.shape[1] else first_rule
+            ).to(self.device)
+            for basis, each, energy in zip(old, inputs, self.energy, strict=True)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(basis.nbytes for basis in self.bases)
+
+    def state(self, tasks: int) -> State:
+        """The bases after `tasks` tasks; they do not change before the next one ends."""
+        tensors = {f"layer{number}": basis for number, basis in enumerate(self.bases)}
+        return {f"bases/{tasks}": StatePart(tensors, fixed=True)}
+
+    def load(self, state: State) -> None:
+        saved = next(part for name, part in state.items() if name.startswith("bases/")).tensors
+        self.bases = [saved[f"layer{number}"].to(self.device) for number in range(len(saved))]
+
+
+# Projections -------------------------------------------------------------------------------------
 
 
 def within(gradient: Tensor, basis: Tensor, importance: Tensor | None = None) -> Tensor:
@@ -39,26 +107,34 @@ def away_from(gradient: Tensor, basis: Tensor, importance: Tensor | None = None)
 
 
 def patches(layer: DenseConv2d, image: Tensor) -> Tensor:
-    """What a convolution reads of one image (1, channels, …): (channels · k · k, positions)."""
+    """The patches that a convolution reads of one image: (channels · k · k, positions)."""
     return F.unfold(image, layer.kernel, padding=layer.padding, stride=layer.stride)[0]
 
 
-def check_energy(energy: tuple[float, ...]) -> None:
-    if not energy or not all(0 < share <= 1 for share in energy):
-        raise RivalsError(f"energy is {energy}, but must be shares above 0 and up to 1.")
+def decay_gradients(optimizer: torch.optim.Optimizer | None, weight_decay: float) -> None:
+    """Add weight decay to the gradients, so that it is projected with them; SGD adds no more."""
+    assert optimizer is not None
+    group = optimizer.param_groups[0]
+    group["weight_decay"] = 0.0
+    for weight in group["params"] if weight_decay else []:
+        if weight.grad is not None:
+            weight.grad.add_(weight.detach(), alpha=weight_decay)
 
 
-def thresholds(energy: tuple[float, ...], layers: int) -> tuple[float, ...]:
-    """The share that each of so many layers protects."""
+# Bases -------------------------------------------------------------------------------------------
+
+
+def energy_of_layers(energy: tuple[float, ...], layers: int) -> tuple[float, ...]:
+    """The share of energy that each of so many layers protects."""
     if len(energy) not in (1, layers):
         raise RivalsError(
-            f"energy has {len(energy)} values, but {layers} layers are protected; give one for "
-            "all or one for each."
+            f"subspace.energy has {len(energy)} values, but {layers} layers are protected; give "
+            "one for all or one for each."
         )
     return energy if len(energy) == layers else energy * layers
 
 
-class Inputs:
+class LayerInputs:
     """The inputs R of one layer: as they are while they are few, as R Rᵀ once they are many."""
 
     def __init__(self) -> None:
@@ -68,7 +144,7 @@ class Inputs:
 
     def add(self, part: Tensor) -> None:
         self.features = len(part)
-        self.parts.append(part.double())
+        self.parts.append(part.cpu().double())
         if sum(p.shape[1] for p in self.parts) > self.features:
             self.fold()
 
@@ -81,7 +157,7 @@ class Inputs:
             self.parts = []
 
     def beyond(self, basis: Tensor) -> tuple[Tensor, Tensor, float]:
-        """What `basis` (features, k) does not hold: directions (features, r), the energy of each,
+        """What `basis` (features, k) does not hold: directions (features, r) and their energies,
         largest first; and the energy of all inputs."""
         if self.gram is None:
             seen = torch.cat(self.parts, 1)
@@ -98,16 +174,18 @@ class Inputs:
         return directions.flip(1), energies.flip(0).clamp(min=0), total
 
     def decomposition_flops(self) -> float:
-        """About 9 n³ for all eigenvectors of a symmetric matrix, which no counter knows."""
+        """About 9 n³ for all eigenvectors of a symmetric matrix; the FLOP counter misses these."""
         side = sum(p.shape[1] for p in self.parts) if self.gram is None else len(self.gram)
         return 9.0 * side**3
 
 
-def enough(energies: Tensor, held: float, total: float, threshold: float, rule: str) -> int:
+def directions_needed(
+    energies: Tensor, held: float, total: float, threshold: float, rule: str
+) -> int:
     """How many directions (energies largest first) are needed beside a basis that holds `held`.
 
-    `reach`, as papers say: as few as hold the share `threshold` of the total. `below`: one fewer,
-    as many as stay below it; official GPM counts so in the first task.
+    `reach`, as in the papers: as few as hold the share `threshold` of the total. `below`: one
+    fewer, as many as stay below it; official GPM counts like this in the first task.
     """
     if total <= 0:
         return 0
@@ -117,19 +195,19 @@ def enough(energies: Tensor, held: float, total: float, threshold: float, rule: 
     return min(wanted, int((energies > NOISE * total).sum()))
 
 
-def grow(basis: Tensor, inputs: Inputs, threshold: float, rule: str = "reach") -> Tensor:
-    """`basis` (features, k) and what it takes to hold `threshold` of the energy of `inputs`."""
-    old = basis.double()
+def grow(basis: Tensor, inputs: LayerInputs, threshold: float, rule: str = "reach") -> Tensor:
+    """`basis` (features, k), extended until it holds `threshold` of the energy of `inputs`."""
+    old = basis.cpu().double()
     directions, energies, total = inputs.beyond(old)
     held = total - float(energies.sum())
-    count = enough(energies, held, total, threshold, rule)
+    count = directions_needed(energies, held, total, threshold, rule)
     new = directions[:, : min(count, len(old) - old.shape[1])]
     new = new - old @ (old.T @ new)  # again, since once leaves rounding errors
     return torch.cat([old, torch.linalg.qr(new).Q], 1).float()
 
 
 def layer_inputs(network: DenseNetwork, images: Tensor, task: str) -> list[Tensor]:
-    """What every layer of the body reads, in the order of `network.layers()`, and what heads do."""
+    """The inputs of every layer of the body, in the order of `network.layers()`, and of heads."""
     layers = network.layers()
     seen: dict[int, Tensor] = {}
 
@@ -149,11 +227,11 @@ def layer_inputs(network: DenseNetwork, images: Tensor, task: str) -> list[Tenso
 
 
 @torch.no_grad()
-def collect(network: DenseNetwork, batches: Sequence[tuple[str, Tensor]]) -> list[Inputs]:
-    """Inputs of every layer and of the heads, over prepared images (n, …) of several tasks."""
+def collect(network: DenseNetwork, batches: Sequence[tuple[str, Tensor]]) -> list[LayerInputs]:
+    """Inputs of every layer and of the heads, over preprocessed images (n, …) of several tasks."""
     network.learning(False)
     layers = [*network.layers(), None]
-    found = [Inputs() for _ in layers]
+    found = [LayerInputs() for _ in layers]
     for task, images in batches:
         for part in torch.split(images, FORWARD):
             read = layer_inputs(network, part, task)

@@ -1,124 +1,94 @@
-"""WSN: Winning SubNetworks (Kang et al. 2022). A task reads the best-scored weights of each layer.
+"""WSN: Winning SubNetworks (Kang et al. 2022). A task uses the best-scored weights of each layer.
 
-    W · 1[|score| among the largest `density`]      weights and scores learned together
-    ∂L/∂W = 0 wherever an earlier task has used W   so nothing is forgotten, and all may be read
+    W · 1[|score| among the largest `density`]      weights and scores are learned together
+    ∂L/∂W = 0 where an earlier task uses W          so nothing is forgotten, and all may be read
 
-Scores go on from task to task; the optimiser is new for each. The mask of a task is made from the
-scores as they are after its last step, and kept.
+Scores continue from task to task; the optimizer is new for each. The mask of a task is made from
+the scores after its last step, and stored.
 
 The ticket is the dense network with zeros in it: a mask of single weights shrinks no layer.
 `retained` counts the weights that are not zero.
 
 Deviations from the official code
 - Norms belong to tasks and have running statistics, scale and shift; there test images are
-  normalised by their own batch (`statistics: batch`), without scale and shift.
-- The step size falls in a line to 0 over a task; there it is halved when validation stops
-  improving, and the best epoch is put back (weights only: the mask stays that of the last step).
-- Adam's step is `adam_step` · lr, so that recipes written for SGD serve: 0.02 · 0.05 is its 1e-3.
+  normalised by their own batch (`eval_statistics: batch`), without scale and shift.
+- The learning rate falls linearly to 0 over a task; there it is halved when validation stops
+  improving, and the best epoch is restored (weights only: the mask stays that of the last step).
+- Adam's learning rate is `adam_lr_factor` · lr, so that recipes written for SGD work: 0.02 · 0.05
+  is the official 1e-3.
 - Old tasks are measured again; the official CIFAR script copies their accuracies.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
-from torch import Tensor
 
-from rivals.baselines.controls import DenseSettings, Finetune
-from rivals.baselines.scored_network import ScoredNetwork
-from rivals.baselines.sharing import on_copies
-from rivals.errors import RivalsError
+from rivals.baselines.dense_method import DenseMethod
+from rivals.baselines.parity import ParitySettings
+from rivals.baselines.scored_network import (
+    ScoredNetwork,
+    ScoredSettings,
+    ScoredTraining,
+    load_mask_parts,
+    mask_parts,
+    scored_footprint,
+)
 from rivals.learn.method import methods
-from rivals.learn.state import State, StatePart
+from rivals.learn.state import State
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
 
 
-class WSNSettings(DenseSettings):
-    """How many weights a task reads, and how they are found."""
-
-    width: Literal["ticket", "dense"] = "dense"
-    density: float = Field(0.5, description="c, of every layer; the head is always whole")
-    optimizer: Literal["adam", "sgd"] = Field(
-        "adam", description="adam | sgd, of weights, scores, norm and head alike"
-    )
-    adam_step: float = Field(0.02, description="Adam's step as a share of lr")
-    statistics: Literal["running", "batch"] = Field(
-        "running", description="of norms at test time: running | batch, of the test images"
-    )
-
-    def check(self) -> None:
-        super().check()
-        if self.norms != "task":
-            raise RivalsError(f"norms is '{self.norms}', but nothing protects them here; use task.")
-        if not 0 < self.density <= 1:
-            raise RivalsError(f"density is {self.density}, but is a share above 0, at most 1.")
-        if not 0 < self.adam_step < math.inf:
-            raise RivalsError(f"adam_step is {self.adam_step}, but must be positive.")
+class WSNSettings(ScoredSettings):
+    """How many weights a task uses, and how they are trained."""
 
 
 @methods.register("wsn")
-class WSN(Finetune):
-    """One network, a mask, a norm and a head for each task."""
+class WSN(DenseMethod):
+    """One network; a mask, a norm and a head for each task."""
 
     settings: WSNSettings
     settings_class = WSNSettings
-    soft = False
 
-    def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
-        self.frozen: list[Tensor] = []  # weights that earlier tasks use, layer by layer
+    def __init__(self, plan: NetworkPlan, settings: WSNSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
+        self.parity = ParitySettings(eval_statistics=settings.eval_statistics)
+        self.scored_training = ScoredTraining(settings)
 
-    def build(self, task: str, tasks: TaskTable | None = None) -> ScoredNetwork:
-        s, seed = self.settings, self.seed.child("network")
-        return ScoredNetwork.of(self.plan, seed, s.width, s.density, self.soft, tasks)
+    def build(self, tasks: TaskTable | None = None, seed: Seed | None = None) -> ScoredNetwork:
+        s = self.settings
+        seed = seed or self.seed.child("network")
+        return ScoredNetwork.of(self.plan, seed, s.width, s.density, soft=False, tasks=tasks)
 
     def scored(self) -> ScoredNetwork:
-        network = self.network("shared")
+        network = self.network()
         assert isinstance(network, ScoredNetwork)
         return network
 
-    def trained(self) -> list[Tensor]:
-        network = self.scored()
-        return [*network.weights(), *network.scores(), *network.task_parameters(self.current)]
+    # Training ----------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        s = self.settings
-        self.frozen = self.scored().used()
-        if s.optimizer == "adam":
-            self.optimiser = torch.optim.Adam(self.trained(), lr=s.lr, fused=True)
-        else:
-            self.optimiser = torch.optim.SGD(self.trained(), lr=s.lr, momentum=s.momentum)
+        super().prepare()
+        self.scored_training.frozen = self.scored().used()
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        return self.scored_training.make_optimizer(self.trained())
 
     def adjust_gradients(self, batch: Batch) -> None:
-        """Decay, then zeros where earlier tasks are at home: so no optimiser can move them."""
-        for weight, frozen in zip(self.scored().weights(), self.frozen, strict=True):
-            assert weight.grad is not None
-            if self.settings.weight_decay:
-                weight.grad.add_(weight.detach(), alpha=self.settings.weight_decay)
-            weight.grad.masked_fill_(frozen, 0)
+        self.scored_training.protect(self.scored())
 
     def rate(self) -> float:
-        share = self.settings.adam_step if self.settings.optimizer == "adam" else 1.0
-        return share * super().rate()
+        return self.scored_training.lr_factor * super().rate()
 
     def end_task(self, task: Task) -> None:
         self.scored().settle(task.name)
-        self.frozen = []
         super().end_task(task)
 
-    def logits(self, images: Tensor, task: str) -> Tensor:
-        if self.settings.statistics == "running":
-            return super().logits(images, task)
-        network = self.scored()
-        with on_copies(network, task):  # tickets have running statistics all the same
-            scores: Tensor = network.learning(True)(images, task)
-        return scores
+    # Results -----------------------------------------------------------------------------------
 
     @property
     def nominal_share(self) -> float:
@@ -132,29 +102,17 @@ class WSN(Finetune):
         return own + sum(int(layer.major(task).sum()) for layer in layers)
 
     def task_facts(self, task: str) -> dict[str, Any]:
-        """Weights that are not zero, and the share of all weights that some task uses."""
-        used = enumerate(self.scored().used())
-        shares = {f"layer{number}": float(mask.float().mean()) for number, mask in used}
-        return {"retained": self.retained(task), "used": shares}
+        return {"retained": self.retained(task), "used": self.scored().used_shares()}
+
+    # Saving ------------------------------------------------------------------------------------
 
     def footprint(self) -> dict[str, int]:
-        layers = self.scored().layers()
-        scores = sum(layer.scores.nbytes for layer in layers)
-        found = super().footprint()
-        return {
-            **found,
-            "weights": found["weights"] - scores,
-            "scores": scores,
-            "masks": sum(mask.nbytes for layer in layers for mask in layer.masks.values()),
-        }
+        return scored_footprint(self.scored(), super().footprint())
 
     def state(self) -> State:
         done = [task for task in self.known if task != self.current]
-        masks = {f"masks/{task}": StatePart(self.scored().masks(task), fixed=True) for task in done}
-        return {**super().state(), **masks}
+        return {**super().state(), **mask_parts(self.scored(), done)}
 
     def load(self, state: State) -> None:
-        for name, part in state.items():
-            if name.startswith("masks/"):
-                self.scored().load_masks(name.removeprefix("masks/"), part.tensors)
+        load_mask_parts(self.scored(), state)
         super().load(state)

@@ -1,7 +1,7 @@
-"""Pictures without labels, and those of them that lie nearest to the exemplars (as in LLT).
+"""Pictures without labels, and the nearest of them to given exemplars (as in LLT).
 
-Any folder of pictures or any registered data set serves; of a data set only the training images do,
-so that no test image is learned from.
+A pool is a folder of pictures or a registered data set. Of a data set only the training images are
+used, so that no test image is learned from.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rivals.baselines.memory.features import BATCH, Features, compute
+from rivals.baselines.memory.herding import BATCH, Features, compute_features
 from rivals.baselines.memory.pool_pictures import fitted, read_folder
 from rivals.errors import RivalsError
 from rivals.io.pictures import Shape
@@ -57,7 +57,7 @@ class UnlabelledPool:
         self.source, self.shape = images, shape
         self.fingerprint = fingerprint  # of the pixels or of the source files
         self.skipped = skipped  # files of a folder that are not pictures
-        self.subset = ""  # what a result must say if a data set is not complete
+        self.subset = ""  # what results must report if a data set is not complete
 
     @classmethod
     def of_folder(cls, folder: Path, shape: Shape) -> UnlabelledPool:
@@ -116,8 +116,8 @@ class UnlabelledPool:
         left = int(free.sum())
         if left == 0:
             raise RivalsError(f"All {len(self)} images of the pool are used; give a larger pool.")
-        asking = compute(features, torch.split(queries, BATCH), len(queries))  # (n, d)
-        points = compute(features, self._batches(), len(self))  # (pool, d)
+        asking = compute_features(features, torch.split(queries, BATCH), len(queries))  # (n, d)
+        points = compute_features(features, self._batches(), len(self))  # (pool, d)
         index, query, squared = [], [], []
         rows = max(1, DISTANCES // len(self))
         for first in range(0, len(asking), rows):

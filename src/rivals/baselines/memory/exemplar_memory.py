@@ -3,9 +3,10 @@
     reservoir   a uniform sample of all examples seen (Vitter 1985, Algorithm R); of each class, if
                 the budget is per class
     ring        the newest examples of each class, or of each task (GEM)
-    herding     those whose mean of features follows the class mean (iCaRL), best first
+    herding     examples whose mean feature follows the class mean (iCaRL), best first
 
-A batch never mixes tasks, since norms and heads belong to tasks: replay comes task by task.
+A batch never mixes tasks, because norms and heads belong to tasks: replay comes task by task.
+Exemplars are stored on the CPU; batches are made on the method's device.
 """
 
 from __future__ import annotations
@@ -17,25 +18,36 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from rivals.baselines.memory.exemplar import Exemplar, Origin, Replay
-from rivals.baselines.memory.exemplar_budget import Budget
-from rivals.baselines.memory.exemplar_layout import LABEL_BYTES, exemplar_bytes, layout_of
-from rivals.baselines.memory.features import BATCH, Features, compute
-from rivals.baselines.memory.herding import herding
-from rivals.baselines.memory.packing import pack, unpack
-from rivals.baselines.memory.stores import ALL, Stores
+from rivals.baselines.memory.exemplar import (
+    LABEL_BYTES,
+    Exemplar,
+    Origin,
+    Replay,
+    exemplar_bytes,
+    layout_of,
+    pack_exemplars,
+    unpack_exemplars,
+)
+from rivals.baselines.memory.exemplar_stores import ALL, Budget, ExemplarStores
+from rivals.baselines.memory.herding import BATCH, Features, compute_features, herding
 from rivals.errors import RivalsError
 from rivals.learn.state import StatePart
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Examples, Task
 
+CPU = torch.device("cpu")
+
 
 class ExemplarMemory:
     """Keeps raw images with label, task and extra tensors; gives them back as batches."""
 
-    def __init__(self, budget: Budget, policy: str, seed: Seed, rings: str = "class") -> None:
-        """`policy` is reservoir, ring or herding; `rings`, one a class or one a task."""
-        self.stores = Stores(budget, policy, seed, rings)
+    def __init__(
+        self, budget: Budget, policy: str, seed: Seed, rings: str = "class",
+        device: torch.device = CPU,
+    ) -> None:  # fmt: skip
+        """`policy` is reservoir, ring or herding; `rings` are one per class or one per task."""
+        self.stores = ExemplarStores(budget, policy, seed, rings)
+        self.device = device  # of the batches that are given back
         self.origins: list[Origin] = []
         self.shape: tuple[int, ...] = ()  # (channels, height, width), of the first image
 
@@ -45,22 +57,24 @@ class ExemplarMemory:
     # Keeping -----------------------------------------------------------------------------------
 
     def begin(self, task: Task) -> None:
-        """Make `task` known, so that its examples can be kept and prepared."""
+        """Register `task`, so that its examples can be kept and preprocessed."""
         if any(origin.name == task.name for origin in self.origins):
             raise RivalsError(f"The memory knows the task '{task.name}'; give it another name.")
         self.origins.append(Origin(task.name, task.classes, task.preprocessing))
 
     def observe(self, batch: Batch, extra: Mapping[str, Tensor] | None = None) -> None:
-        """Offer the examples of `batch`, each with its row of `extra`; once, not in every epoch."""
+        """Offer the examples of `batch`, each with its row of `extra`: once, not in every epoch."""
         if self.stores.policy == "herding":
             raise RivalsError(
                 "A herding memory chooses among all images of a class; "
                 "call herd(task, features) at the end of a task."
             )
-        number, columns = self._fit(batch.task, batch.raw, batch.labels, extra or {})
-        for row, label in enumerate(batch.labels.tolist()):
+        raw, labels = batch.raw.cpu(), batch.labels.cpu()
+        stored = {name: values.detach().cpu() for name, values in (extra or {}).items()}
+        number, columns = self._fit(batch.task, raw, labels, stored)
+        for row, label in enumerate(labels.tolist()):
             self.stores.offer(
-                number, label, partial(Exemplar.copy, batch.raw, number, label, columns, row)
+                number, label, partial(Exemplar.copy, raw, number, label, columns, row)
             )
 
     def herd(
@@ -81,18 +95,18 @@ class ExemplarMemory:
         keys = [(number, label) for label in sorted(set(labels.tolist()))]
         if any(key in self.stores.held for key in keys):
             raise RivalsError(
-                f"The task '{task.name}' was herded before; herd it once, at its end."
+                f"The task '{task.name}' was herded before; call herd once, at its end."
             )
         rooms = self.stores.share([*self.stores.held, *keys])
         chosen = {}
         for key in keys:
             members = torch.nonzero(labels == key[1]).flatten()  # (images of the class,)
-            points = compute(
+            points = compute_features(
                 features, (images[i] for i in torch.split(members, BATCH)), len(members)
             )
             points = normalize(points, dim=1) if normalised else points
             chosen[key] = members[herding(points, rooms[key])].tolist()
-        self.stores.admit(keys)
+        self.stores.add_stores(keys)
         for key, rows in chosen.items():
             self.stores.held[key] = [Exemplar.copy(images, *key, columns, row) for row in rows]
 
@@ -111,7 +125,7 @@ class ExemplarMemory:
                 "bring all tasks to one shape."
             )
         if origin.layout is None:
-            self.stores.know(number, exemplar_bytes(shape, layout), len(origin.classes))
+            self.stores.add_task(number, exemplar_bytes(shape, layout), len(origin.classes))
             origin.layout, self.shape = layout, shape
         return number, [extra[name] for name in origin.layout]
 
@@ -121,7 +135,7 @@ class ExemplarMemory:
                 return number
         raise RivalsError(f"The memory does not know the task '{task}'; call begin(task) first.")
 
-    # Giving back -------------------------------------------------------------------------------
+    # Replay ------------------------------------------------------------------------------------
 
     def tasks(self) -> list[str]:
         """The tasks of which something is kept, in the order they began."""
@@ -135,9 +149,11 @@ class ExemplarMemory:
             raise RivalsError(
                 f"Nothing is kept of the task '{task}'; ask tasks() for what there is."
             )
-        return self.origins[number].replay(items, torch.arange(len(items)))
+        return self.origins[number].replay(items, torch.arange(len(items)), self.device)
 
-    def sample(self, count: int, seed: Seed, without: str | None = None) -> list[Replay]:
+    def sample(
+        self, count: int, seed: Seed, without: str | None = None, augmentation: str = "none"
+    ) -> list[Replay]:
         """`count` exemplars drawn uniformly, none twice (all, if fewer are kept); a batch for each
         task among them. `without` leaves a task out, such as the present one."""
         if count < 1:
@@ -155,17 +171,24 @@ class ExemplarMemory:
             number, place = places[draw]
             drawn.setdefault(number, []).append(place)
         return [
-            self.origins[number].replay([held[number][p] for p in chosen], torch.tensor(chosen))
+            self.origins[number].replay(
+                [held[number][p] for p in chosen],
+                torch.tensor(chosen),
+                self.device,
+                augmentation,
+                seed,
+            )
             for number, chosen in sorted(drawn.items())
         ]
 
     def portions(self) -> list[Task]:
         """What is kept, as tasks to train on; a batch's `index` then counts as `all` does."""
         found = []
-        for name in self.tasks():
-            kept, origin = self.all(name), self.origins[self._number(name)]
-            train = Examples(kept.raw, kept.labels)
-            found.append(Task(name, origin.classes, train, train, origin.preprocessing))
+        for origin, items in zip(self.origins, self.stores.by_task(len(self.origins)), strict=True):
+            if items:
+                images = torch.stack([item.image for item in items])
+                train = Examples(images, torch.tensor([item.label for item in items]))
+                found.append(Task(origin.name, origin.classes, train, train, origin.preprocessing))
         return found
 
     def bytes(self) -> dict[str, int]:
@@ -179,15 +202,14 @@ class ExemplarMemory:
     # Saving ------------------------------------------------------------------------------------
 
     def state(self) -> StatePart:
-        """Everything needed to go on."""
-        # Imported here: methods import this module, which must not import them when it is loaded.
+        """Everything needed to continue."""
         facts = {
             "settings": self.stores.settings(),
             "shape": list(self.shape),
             "tasks": [origin.facts() for origin in self.origins],
             "seen": [[*key, count] for key, count in self.stores.seen.items()],
         }
-        return StatePart(pack(list(self.stores)), facts)
+        return StatePart(pack_exemplars(list(self.stores)), facts)
 
     def load(self, part: StatePart) -> None:
         """Become the memory that was saved."""
@@ -195,14 +217,14 @@ class ExemplarMemory:
         if facts["settings"] != fresh.settings():
             raise RivalsError(
                 f"The memory was saved with {facts['settings']}, but this one has "
-                f"{fresh.settings()}; go on with the settings it was saved with."
+                f"{fresh.settings()}; continue with the settings it was saved with."
             )
         self.shape = tuple(facts["shape"])
         self.origins = [Origin.of_facts(entry) for entry in facts["tasks"]]
         for number, origin in enumerate(self.origins):
             if origin.layout is not None:
                 size = exemplar_bytes(self.shape, origin.layout)
-                fresh.know(number, size, len(origin.classes))
+                fresh.add_task(number, size, len(origin.classes))
         seen = {(task, label): count for task, label, count in facts["seen"]}
-        fresh.restore(unpack(part.tensors), seen)
+        fresh.restore(unpack_exemplars(part.tensors), seen)
         self.stores = fresh

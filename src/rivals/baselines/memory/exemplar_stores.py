@@ -1,16 +1,18 @@
-"""Where exemplars lie: one store for all, one a task or one a class; who stays when it is full."""
+"""Where exemplars are stored, how many may be stored, and which ones stay when a store is full."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 
 from rivals.baselines.memory.exemplar import Exemplar
-from rivals.baselines.memory.exemplar_budget import Budget
 from rivals.errors import RivalsError, unknown
 from rivals.seeds import Seed
+from rivals.settings import Settings
 
 POLICIES = ("reservoir", "ring", "herding")
 ALL = -1  # in a key: of every task, or of every label
@@ -18,8 +20,73 @@ ALL = -1  # in a key: of every task, or of every label
 Key = tuple[int, int]  # (task number, label): whose exemplars a store holds
 
 
-class Stores:
-    """Lists of exemplars, each with its room: a ring's oldest first, a herd's best first."""
+@dataclass(frozen=True)
+class Budget:
+    """How much may be kept. Exactly one is given; bytes count pixels, labels and extra tensors."""
+
+    per_class: int = 0  # the benchmarks use 10, Tiny-ImageNet 5
+    total: int = 0
+    bytes: int = 0
+
+    def __post_init__(self) -> None:
+        given = [value for value in vars(self).values() if value != 0]
+        if len(given) != 1 or given[0] < 0:
+            raise RivalsError(
+                f"The budget of a memory is per_class={self.per_class}, total={self.total}, "
+                f"bytes={self.bytes}; give exactly one of the three, at least 1."
+            )
+
+    def __str__(self) -> str:
+        if self.per_class:
+            return f"{self.per_class} images per class"
+        return f"{self.total} images" if self.total else f"{self.bytes} bytes"
+
+    def whole(self, sizes: Sequence[int]) -> int:
+        """Images in one common store, if an exemplar of each task seen so far takes `sizes` bytes.
+
+        The largest counts, so the store holds any mixture of tasks.
+        """
+        return self._checked(self.total or self.bytes // max(sizes), max(sizes), "image")
+
+    def share(self, sizes: Sequence[int], kind: str) -> int:
+        """Images in each of several stores of equal length, whose exemplars take `sizes` bytes.
+
+        Rounded down (m = K / classes), so the budget is never exceeded.
+        """
+        room = self.total // len(sizes) if self.total else self.bytes // sum(sizes)
+        least = len(sizes) if self.total else sum(sizes)
+        return self._checked(room, least, f"image for each {kind} seen so far ({len(sizes)})")
+
+    def _checked(self, room: int, least: int, what: str) -> int:
+        if room < 1:
+            unit = "images" if self.total else "bytes"
+            raise RivalsError(
+                f"The memory's budget of {self} does not hold one {what}; "
+                f"raise it to at least {least} {unit}."
+            )
+        return room
+
+
+class MemorySettings(Settings):
+    """How many exemplars a method keeps."""
+
+    size: int = Field(10, ge=1, description="How much the memory holds, counted in `counted_in`.")
+    counted_in: Literal["class", "images", "bytes"] = Field(
+        "class",
+        description="The unit of `size`: images of each class, images in all, or bytes in all.",
+    )
+
+    @property
+    def budget(self) -> Budget:
+        names = {"class": "per_class", "images": "total", "bytes": "bytes"}
+        return Budget(**{names[self.counted_in]: self.size})
+
+
+class ExemplarStores:
+    """Lists of exemplars with a limited length: one for all, one per task or one per class.
+
+    A ring has its oldest exemplar first, a herd its best.
+    """
 
     def __init__(self, budget: Budget, policy: str, seed: Seed, rings: str) -> None:
         if policy not in POLICIES:
@@ -37,9 +104,9 @@ class Stores:
         for store in self.held.values():
             yield from store
 
-    def emptied(self) -> Stores:
-        """Stores of the same settings that hold nothing."""
-        return Stores(self.budget, self.policy, self.seed, self.rings)
+    def emptied(self) -> ExemplarStores:
+        """Stores with the same settings that hold nothing."""
+        return ExemplarStores(self.budget, self.policy, self.seed, self.rings)
 
     def settings(self) -> dict[str, Any]:
         return {"policy": self.policy, "rings": self.rings, **vars(self.budget)}
@@ -49,13 +116,13 @@ class Stores:
             return ALL, ALL
         return (task, ALL) if self.policy == "ring" and self.rings == "task" else (task, label)
 
-    def know(self, task: int, size: int, classes: int) -> None:
-        """A task's exemplars take `size` bytes each; a common store shrinks for larger ones."""
+    def add_task(self, task: int, size: int, classes: int) -> None:
+        """A task whose exemplars take `size` bytes each; a common store shrinks for larger ones."""
         self.sizes[task], self.classes[task] = size, classes
         try:
-            self.admit([])
+            self.add_stores([])
         except RivalsError:
-            del self.sizes[task]  # as if never asked
+            del self.sizes[task]  # as before the call
             raise
 
     def share(self, keys: Iterable[Key]) -> dict[Key, int]:
@@ -70,8 +137,8 @@ class Stores:
         room = self.budget.share([self.sizes[task] for task, _ in keys], kind) if keys else 0
         return dict.fromkeys(keys, room)
 
-    def admit(self, keys: Iterable[Key]) -> None:
-        """Open stores for `keys`; the others give up what no longer fits."""
+    def add_stores(self, keys: Iterable[Key]) -> None:
+        """Open stores for `keys`; the others drop what no longer fits."""
         keys = list(keys)
         self.rooms = self.share([*self.held, *keys])
         for key, store in self.held.items():
@@ -85,16 +152,16 @@ class Stores:
             return store[-room:]
         if self.policy == "herding":
             return store[:room]
-        # A uniform choice among a uniform sample is a uniform sample.
+        # A uniform choice from a uniform sample is a uniform sample.
         seed = self.seed.child("shrink", *key, self.seen[key])
         left = torch.randperm(len(store), generator=seed.torch())[:room]
         return [store[i] for i in left.sort().values.tolist()]
 
     def offer(self, task: int, label: int, make: Callable[[], Exemplar]) -> None:
-        """The next example of the stream; it is made only if it is kept."""
+        """The next example of the stream; `make` is called only if it is kept."""
         key = self.key(task, label)
         if key not in self.held:
-            self.admit([key])
+            self.add_stores([key])
         count = self.seen[key] = self.seen.get(key, 0) + 1
         store, room = self.held[key], self.rooms[key]
         if len(store) < room:
@@ -106,9 +173,9 @@ class Stores:
             store[place] = make()
 
     def _draw(self, key: Key, count: int) -> int:
-        """From U{0 … count − 1}, a function of the seed and `count` alone: nothing to save.
+        """Uniform in 0 … count − 1, computed from the seed and `count` alone: nothing to save.
 
-        A child's 63 bits are scaled, which is uniform but for count / 2⁶³.
+        A child's 63 bits are scaled, which is uniform up to count / 2⁶³.
         """
         return (self.seed.child("reservoir", *key, count).value * count) >> 63
 
