@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from rivals.model.folder import Model
+from rivals.model.folder import ModelFolder
 from rivals.model.learning import Learned, learn
 
 QUICK: dict[str, Any] = {"network": "mlp", "size": 8, "grey": True, "epochs": 4}
@@ -59,11 +59,11 @@ def teach(place: Path, model: Path, **changes: Any) -> Learned:
 
 def marks(model: Path) -> dict[str, str]:
     """A fingerprint of every ticket and of what else a task has: equal bits, equal marks."""
-    opened = Model.open(model)
+    opened = ModelFolder.open(model)
     found = {}
     for task in opened.tasks:
         kept = opened.method.known[task.name].kept or {}
-        tensors = {**kept, **opened.familiar[task.name].tensors()}
+        tensors = {**kept, **opened.familiarity[task.name].tensors()}
         rest = b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors))
         ticket = opened.ticket(task.name).fingerprint()
         found[task.name] = ticket + hashlib.sha256(rest).hexdigest()
