@@ -138,7 +138,8 @@ class EarlyStopping(Callback):
 
     def check(self, trainer: Trainer) -> None:
         at, accuracy = trainer.method.position, validation_accuracy(trainer)
-        self.told({"event": "validation", "accuracy": accuracy, "step": at.step})
+        held = len(trainer.task.validation)
+        self.told({"event": "validation", "accuracy": accuracy, "held": held, "step": at.step})
         if accuracy > self.best:
             self.best, self.since = accuracy, 0
             self.weights = [tensor.detach().clone() for tensor in trainer.method.working_tensors()]
