@@ -59,18 +59,28 @@ export function announce(message) {
 }
 
 export const count = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many || one + "s"}`;
-export const percent = (share) => `${(100 * share).toFixed(share > 0.9995 || share === 0 ? 0 : 1)} %`;
+export const percent = (share) => `${(100 * share).toFixed(share >= 0.9995 || share === 0 ? 0 : 1)} %`;
 
-/** An accuracy in percent with its 95 % interval: "75 % ± 9", or "100 % (34 to 100)" near the ends. */
-export function accuracyText(accuracy, interval) {
-  if (!interval) return `${accuracy.toFixed(1)} %`;
+/**
+ * An accuracy in percent and its 95 % interval: ["75 %", "± 9"], or ["100 %", "(34 to 100)"] near
+ * 0 and 100 %, where the interval is not symmetric.
+ */
+export function accuracyParts(accuracy, interval) {
+  if (!interval) return [`${accuracy.toFixed(1)} %`, ""];
   const [low, high] = interval;
   const half = (high - low) / 2;
   const digits = half < 1 ? 1 : 0;
-  const middle = accuracy - half >= 0 && accuracy + half <= 100;
-  return middle
-    ? `${accuracy.toFixed(digits)} % ± ${half.toFixed(digits)}`
-    : `${accuracy.toFixed(digits)} % (${low.toFixed(digits)} to ${high.toFixed(digits)})`;
+  const symmetric = accuracy - half >= 0 && accuracy + half <= 100;
+  const range = symmetric ? `± ${half.toFixed(digits)}` : `(${low.toFixed(digits)} to ${high.toFixed(digits)})`;
+  return [`${accuracy.toFixed(digits)} %`, range];
+}
+
+export const accuracyText = (accuracy, interval) => accuracyParts(accuracy, interval).join(" ").trim();
+
+/** The same for a large figure: the interval is smaller. */
+export function accuracyNodes(accuracy, interval) {
+  const [value, range] = accuracyParts(accuracy, interval);
+  return range ? [`${value} `, h("small", {}, range)] : [value];
 }
 
 export function bytes(number) {

@@ -1,7 +1,7 @@
 // All learned tasks with accuracy, size and winners; drop a task.
 
 import { request, requestJson } from "./api.js";
-import { accuracyText, byId, bytes, count, duration, h, icon, keyed, showMessage } from "./dom.js";
+import { accuracyNodes, byId, bytes, count, duration, h, icon, keyed, showMessage } from "./dom.js";
 import { WinnerMap } from "./winner_map.js";
 
 const MAPS = 40; // winner maps that are requested, at most
@@ -62,7 +62,7 @@ export class Tasks {
       h("div.row.spread.top-row", {},
         h("div", {}, h("h2", {}, task.name), h("p.chips.small", {}, ...task.classes.slice(0, 24).map((name) => h("span.tag", {}, name)),
           task.classes.length > 24 ? h("span.tag", {}, `+${task.classes.length - 24}`) : null)),
-        h("div.score", {}, h("b", {}, accuracyText(task.accuracy, task.interval)), h("span", {}, `on ${count(task.held, "held-out picture")}`))),
+        h("div.score", {}, h("b", {}, ...accuracyNodes(task.accuracy, task.interval)), h("span", {}, `on ${count(task.held, "held-out picture")}`))),
       h("p.note", {}, facts.join(" · ")),
       task.inherited_from.length ? h("p.note", {}, `Started from the weights of ${names(task.inherited_from)}.`) : null,
       h("div.map", { "data-map": task.name }),

@@ -1,7 +1,7 @@
 // Step 2: start a training, show its progress and the winners of each block, list the queue.
 
 import { request } from "./api.js";
-import { accuracyText, announce, byId, bytes, count, duration, h, icon, keyed, showMessage } from "./dom.js";
+import { accuracyNodes, accuracyText, announce, byId, bytes, count, duration, h, icon, keyed, showMessage } from "./dom.js";
 import { WinnerMap } from "./winner_map.js";
 
 const OPEN = ["queued", "running"];
@@ -166,7 +166,7 @@ export class Train {
   }
 
   showHeldOut({ accuracy, interval, held }) {
-    this.heldOut.value.textContent = accuracyText(accuracy, interval);
+    this.heldOut.value.replaceChildren(...accuracyNodes(accuracy, interval));
     this.heldOut.label.textContent = held ? `on ${count(held, "held-out picture")}` : "held-out accuracy";
   }
 
