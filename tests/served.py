@@ -122,5 +122,5 @@ def collect(server: Served, task: str, pictures: int = 6) -> None:
         assert server.ask("PUT", "class", task=task, name=kind).status_code == 200
         for number in range(pictures):
             body = shape(kind, number)
-            answer = server.ask("POST", "picture", body, task=task, name=kind, said="one")
+            answer = server.ask("POST", "picture", body, task=task, name=kind, filename="one")
             assert answer.status_code == 200, answer.text

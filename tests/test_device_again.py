@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rivals.model.folder import Model
-from rivals.model.predictor import Predictor
+from rivals.model.folder import ModelFolder
+from rivals.model.model import Model
 from rivals.naming import gaussian
 from teaching import asked, folder, marks, teach
 
@@ -28,9 +28,9 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def right(model: Path, task: str) -> float:
     """The share of digits that nobody learned from, which the task gets right."""
-    classes = tuple(int(name.split()[1]) for name in Model.open(model).task(task).classes)
+    classes = tuple(int(name.split()[1]) for name in ModelFolder.open(model).task(task).classes)
     new = asked(classes)
-    answers = Predictor(model).predict([picture for picture, _ in new], task)
+    answers = Model(model).predict([picture for picture, _ in new], task)
     same = [a.label == f"digit {label}" for a, (_, label) in zip(answers, new, strict=True)]
     return sum(same) / len(same)
 
@@ -38,7 +38,7 @@ def right(model: Path, task: str) -> float:
 def test_it_gets_better_and_the_others_stay(taught: Path) -> None:
     model = taught / "model"
     before, score = marks(model), right(model, "few")
-    facts = Model.open(model).task("few")
+    facts = ModelFolder.open(model).task("few")
     learned = teach(taught / "more" / "few", model, again=True, epochs=20)
     after = marks(model)
     assert learned.kept
@@ -47,10 +47,10 @@ def test_it_gets_better_and_the_others_stay(taught: Path) -> None:
     assert right(model, "few") > score + 0.05
     assert after["few"] != before["few"]
     assert {n: after[n] for n in ("a", "c")} == {n: before[n] for n in ("a", "c")}
-    refined = Model.open(model).task("few")
+    refined = ModelFolder.open(model).task("few")
     assert refined.refined == 1
     assert refined.images == facts.images + learned.facts.images - facts.images
-    assert [task.name for task in Model.open(model).tasks] == ["a", "few", "c"]
+    assert [task.name for task in ModelFolder.open(model).tasks] == ["a", "few", "c"]
 
 
 def test_what_makes_it_worse_is_not_kept(taught: Path, tree: Tree, tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from rivals.model.dropping import drop
-from rivals.model.predictor import Predictor
 
-from rivals.model.folder import Model
-from rivals.nn.shared_weight import kept
+from rivals.model.folder import ModelFolder, drop
+from rivals.model.model import Model
+from rivals.nn.shared_weight import rounded
 from teaching import folder, marks, teach
 
 Refused = Callable[..., str]
@@ -38,17 +37,18 @@ ZEROS = {0x00, 0x80}  # the bytes of 0.0 and −0.0, which any file may have
 
 def pieces(model: Path, task: str) -> list[bytes]:
     """Bytes that only this task has: rows of its weights, its norms, statistics, names."""
-    opened = Model.open(model)
+    opened = ModelFolder.open(model)
     network, found = opened.method.network, list[bytes]()
     for layer in network.layers():
         claim = layer.weight.claims[task]
         mine = claim.first & (layer.weight.uses(claim.rows, claim.columns) == 1)
-        values = kept(layer.weight.read(claim.rows, claim.columns)[mine]).flatten()
+        values = rounded(layer.weight.read(claim.rows, claim.columns)[mine]).flatten()
         found += [part.numpy().tobytes() for part in values.split(8) if len(part) == 8]
-        found += [row.numpy().tobytes() for row in layer.norm.state(task).rows]
+        norm = layer.norm.state(task)
+        found += [getattr(norm, name).detach().numpy().tobytes() for name in norm.NAMES]
     found += [row.numpy().tobytes() for row in network.heads[task].weight.flatten(1)]
     statistics = opened.method.known[task].kept or {}
-    for tensor in (*statistics.values(), *opened.familiar[task].tensors().values()):
+    for tensor in (*statistics.values(), *opened.familiarity[task].tensors().values()):
         rows = tensor.flatten()
         found += [part.numpy().tobytes() for part in rows.split(8) if len(part) == 8]
     found += [SECRET.encode(), json.dumps(SECRET).strip('"').encode()]
@@ -73,11 +73,11 @@ def test_nothing_of_it_is_left_and_the_others_keep_every_bit(model: Path) -> Non
 
 
 def test_edges_are_untrained_again_or_move(model: Path) -> None:
-    network = Model.open(model).method.network
+    network = ModelFolder.open(model).method.network
     claims = [(layer.weight.claims[SECRET], layer.weight) for layer in network.layers()]
     alone = [weight.uses(c.rows, c.columns) == 1 for c, weight in claims]
     drop(model, SECRET)
-    left = Model.open(model).method.network
+    left = ModelFolder.open(model).method.network
     for (claim, _), mine, layer in zip(claims, alone, left.layers(), strict=True):
         weight = layer.weight
         now = weight.read(claim.rows, claim.columns)
@@ -114,7 +114,9 @@ def test_what_it_says(model: Path, accepted: Callable[..., str], refused: Refuse
     assert "did you mean d?" in refused("drop", "dd", "--model", model)
     assert "There is no model" in refused("drop", "d", "--model", model / "nowhere")
     assert not (model / "nowhere").exists()
-    assert Predictor(model).tasks == [SECRET, "d"]
+    left = Model(model)
+    left.check()
+    assert left.predictor().tasks == (SECRET, "d")
 
 
 def test_what_a_kill_left_is_swept_by_the_next_writer(model: Path, refused: Refused) -> None:

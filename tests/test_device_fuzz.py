@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from rivals.errors import RivalsError
 from rivals.io.files import digest
 from rivals.model import limits, task_file
-from rivals.model.folder import Model
+from rivals.model.folder import ModelFolder
 from rivals.model.manifest import checksum
-from rivals.model.predictor import Predictor
+from rivals.model.model import Model
 from rivals.nn.network_plan import networks
 from teaching import folder, marks, teach
 
@@ -59,12 +59,12 @@ def put(model: Path, value: Any) -> None:
 
 def used(model: Path) -> None:
     """All that is done with a model that somebody sent."""
-    opened = Model.open(model)
+    opened = ModelFolder.open(model)
     opened.room()
     opened.overlap()
     for task in opened.tasks:
         opened.winners(task.name)
-    Predictor(model)
+    Model(model).check()
 
 
 def safely(model: Path) -> str:

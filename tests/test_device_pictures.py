@@ -21,7 +21,7 @@ from PIL import Image
 import rivals
 from rivals.errors import RivalsError
 from rivals.io.pictures import to_pixels
-from rivals.model.folder import Model
+from rivals.model.folder import ModelFolder
 from rivals.seeds import Seed
 from rivals.streams import picture_source as pictures
 from teaching import WORDS, folder, teach
@@ -118,6 +118,7 @@ def test_whatever_holds_a_picture_gives_the_same_pixels(tmp_path: Path) -> None:
         str(path), path.read_bytes(), picture, array, np.moveaxis(array, -1, 0), tensor,
         array / 255, (array / 255).astype(np.float32), tensor / 255, tensor.half() / 255,
         np.dstack([array, np.full((200, 300), 255, np.uint8)]), np.asfortranarray(array),
+        array.astype(np.int64),
     ):  # fmt: skip
         found = to_pixels(each, SHAPE)
         assert found.dtype == np.uint8
@@ -149,7 +150,7 @@ def test_a_picture_that_was_opened_elsewhere_is_not_changed(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("picture", "sentence"),
     [
-        (np.zeros((4, 4), np.int64), r"an array of int64 \(4, 4\), but uint8 from 0 to 255 or"),
+        (np.full((4, 4), 256, np.int64), r"an array of int64 \(4, 4\), but uint8 from 0 to 255 or"),
         (np.full((4, 4), 200.0), "with values from 200 to 200, but floats must lie between 0 and"),
         (np.full((4, 4), np.nan), "with values from nan to nan"),
         (np.full((4, 4), -0.5), "with values from -0.5"),
@@ -291,7 +292,7 @@ def a_long_name(place: Path) -> None:
 @pytest.mark.parametrize(
     ("spoiled", "sentence"),
     [
-        (no_classes, "holds no classes but a task needs at least two"),
+        (no_classes, "holds no classes, but a task needs at least two"),
         (one_class, "holds one class, 'digit 1', but a task needs at least two"),
         (one_picture, "has 1 picture, but each needs at least 2"),
         (only_damage, "has 0 pictures (4 left out)"),
@@ -364,11 +365,11 @@ def as_nobody(act: Callable[[], object]) -> str:
 def test_some_of_very_many() -> None:
     classes = {name: [f"{name}/{n}" for n in range(count)] for name, count in
                (("a", 100_000), ("b", 30), ("c", 5_000))}  # fmt: skip
-    few = pictures.some(pictures.PictureFolder(Path(), classes), 2_000, Seed(0))
+    few = pictures.sample(pictures.PictureSource(Path(), classes), 2_000, Seed(0))
     sizes = {name: len(files) for name, files in few.classes.items()}
     assert sizes["b"] == 30
     assert sizes["a"] == sizes["c"] == 985
-    again = pictures.some(pictures.PictureFolder(Path(), classes), 2_000, Seed(0))
+    again = pictures.sample(pictures.PictureSource(Path(), classes), 2_000, Seed(0))
     assert again.classes == few.classes
 
 
@@ -388,4 +389,4 @@ def test_a_hundred_thousand_files(tmp_path: Path) -> None:
     learned = json.loads(done.stdout.splitlines()[-1])
     assert learned["images"] + learned["held"] == 100_000
     assert learned["peak_memory"] < 550e6
-    assert Model.open(tmp_path / "model").tasks[0].accuracy > 90
+    assert ModelFolder.open(tmp_path / "model").tasks[0].accuracy > 90

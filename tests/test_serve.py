@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rivals.model.testing import wilson
 from served import Served, collect, fill, shape, until
 
 pytest.importorskip("fastapi", reason="fastapi is not installed: rivals[web]")
@@ -33,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def sentence(answer: httpx.Response) -> str:
-    told = answer.json()["sentence"]
+    told = answer.json()["message"]
     assert isinstance(told, str)
     assert told.endswith((".", "?"))
     return told
@@ -118,7 +119,7 @@ def test_other_pages_change_nothing(server: Served, headers: dict[str, str]) -> 
     ):  # fmt: skip
         answer = server.client.request(method, f"/api/{path}", headers=headers)
         assert answer.status_code == 403, (method, path)
-        assert "Another page asked for this" in sentence(answer)
+        assert "came from another page" in sentence(answer)
     assert server.state() == before
 
 
@@ -138,7 +139,7 @@ def test_others_need_the_token(serve: Serve, tmp_path: Path) -> None:
             for path in ("/", "/page/main.js", "/api/state", "/api/events"):
                 answer = stranger.get(path)
                 assert answer.status_code == 401
-                assert "wants its token" in sentence(answer)
+                assert "A token is required" in sentence(answer)
             assert stranger.put("/api/class?task=x&name=y").status_code == 401
             for wrong in ("", token[:-1], token + "x", "%00", "ä"):
                 assert stranger.get("/", params={"token": wrong}).status_code == 401
@@ -173,7 +174,7 @@ def test_what_cannot_be_served(
     server: Served, tmp_path: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = refused("serve", "--model", server.model, "--port", "0")
-    assert "Another server has this model open" in again
+    assert f"Another server has the model {server.model} open" in again
     taken = refused("serve", "--model", tmp_path / "m", "--port", str(server.port))
     assert "Could not listen on 127.0.0.1" in taken
     assert "--port" in taken
@@ -214,7 +215,7 @@ def test_names_do_not_leave_the_folder(server: Served) -> None:
 
 def test_wrong_files_get_a_sentence(server: Served) -> None:
     server.ask("PUT", "class", task="wrong", name="a")
-    words = {"task": "wrong", "name": "a", "said": "notes.txt"}
+    words = {"task": "wrong", "name": "a", "filename": "notes.txt"}
     answer = server.ask("POST", "picture", b"no picture at all", **words)
     assert (answer.status_code, sentence(answer)[:9]) == (400, "notes.txt")
     missing = server.ask("POST", "picture", shape("circle", 0), task="wrong", name="b")
@@ -243,7 +244,7 @@ def test_a_picture_comes_back_small_and_clean(server: Served) -> None:
 
 def test_a_huge_body_is_refused_before_it_is_there(server: Served) -> None:
     server.ask("PUT", "class", task="huge", name="a")
-    most = server.state()["limits"]["picture"]
+    most = server.state()["limits"]["picture_bytes"]
     line = f"POST /api/picture?task=huge&name=a HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as raw:
         raw.sendall(f"{line}Content-Length: {10**12}\r\n\r\n".encode())
@@ -268,12 +269,12 @@ def test_a_huge_body_is_refused_before_it_is_there(server: Served) -> None:
 
 def test_nothing_learned_is_said(server: Served) -> None:
     answer = server.ask("POST", "answer", shape("circle", 0))
-    assert "Nothing was learned yet" in sentence(answer)
+    assert "has not learned anything yet" in sentence(answer)
     assert server.ask("POST", "answer", b"?").status_code == 400
     for method, path in (("POST", "ticket"), ("DELETE", "task"), ("GET", "winners")):
         answer = server.ask(method, path, task="x", to="onnx" if path == "ticket" else None)
         assert answer.status_code == 400
-        assert "Nothing was learned yet" in sentence(answer)
+        assert "has not learned anything yet" in sentence(answer)
 
 
 # Trainings ----------------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> No
     collect(server, "more")
     assert server.ask("POST", "training", task="shapes", minutes=1).status_code == 202
     assert server.ask("POST", "training", task="more").status_code == 202
-    assert "waits" in sentence(server.ask("POST", "training", task="more"))
+    assert "in the queue" in sentence(server.ask("POST", "training", task="more"))
     assert "being learned" in sentence(server.ask("DELETE", "class", task="shapes"))
     assert server.trainings() == [("shapes", "running"), ("more", "queued")]
     busy = server.ask("DELETE", "task", task="other")
@@ -328,12 +329,15 @@ def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> No
     until(lambda: server.trainings()[0] == ("shapes", "done"))
     state = server.state()
     assert [task["name"] for task in state["tasks"]] == ["shapes"]
-    assert state["tasks"][0]["classes"] == ["circle", "cross"]
+    (task,) = state["tasks"]
+    assert task["classes"] == ["circle", "cross"]
+    assert task["interval"] == list(wilson(round(task["accuracy"] * task["held"] / 100), 2))
+    assert (task["held"], "sha256" in task) == (2, False)
 
     answer = server.ask("POST", "answer", shape("circle", 99), reject=0.05).json()
     assert answer["task"] == "shapes"
-    assert answer["shares"][0][0] == answer["label"]
-    assert sum(share for _, share in answer["shares"]) == pytest.approx(1, abs=0.01)
+    assert answer["choices"][0][0] == answer["label"]
+    assert sum(share for _, share in answer["choices"]) == pytest.approx(1, abs=0.01)
     assert "no task named 'forms'" in sentence(
         server.ask("POST", "answer", shape("circle", 99), task="forms")
     )
@@ -394,5 +398,5 @@ def test_a_model_from_the_command_line_is_shown(
     accepted("learn", folder, "--model", tmp_path / "model", "--epochs", "1", "--json")
     assert [task["name"] for task in server.state()["tasks"]] == ["shapes"]
     (tmp_path / "model" / "model.json").write_text("{}")
-    assert "model" in server.state()["damage"]
+    assert "model" in server.state()["error"]
     assert server.stop() == ""

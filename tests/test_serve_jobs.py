@@ -17,11 +17,9 @@ import pytest
 from PIL import Image
 
 from rivals.errors import RivalsError
-from rivals.web.checked import suffix_of, thumbnail
-from rivals.web.collect import Collection, Limits
+from rivals.web.collection import Collection, Limits, safe_name, suffix_of, thumbnail
 from rivals.web.jobs import Jobs, WebJob
-from rivals.web.names import safe_name
-from rivals.web.web_events import in_few_words, lines_after, position_of
+from rivals.web.web_events import lines_after, position_of, shortened, training_text
 from served import shape, until
 
 # Names --------------------------------------------------------------------------------------------
@@ -134,23 +132,25 @@ def test_a_collection_is_found_again(tmp_path: Path) -> None:
 
 
 def test_a_collection_has_limits(tmp_path: Path) -> None:
-    limits = Limits(picture=5000, a_class=2, classes=2, tasks=1, pictures=3, bytes=10_000)
+    limits = Limits(
+        picture_bytes=5000, class_pictures=2, task_classes=2, tasks=1, pictures=3, bytes=10_000
+    )
     collection = Collection(tmp_path, limits)
     for name in ("a", "b"):
         collection.add_class("task", name)
-    with pytest.raises(RivalsError, match="2 classes, which is the most"):
+    with pytest.raises(RivalsError, match="2 classes, which is the limit"):
         collection.add_class("task", "c")
     with pytest.raises(RivalsError, match="1 tasks are collected"):
         collection.add_class("another", "a")
     noise = saved(Image.frombytes("RGB", (60, 60), os.urandom(10_800)), "PNG")
-    with pytest.raises(RivalsError, match="MB are the most"):
+    with pytest.raises(RivalsError, match=r"the limit is 0\.00\d+ MB"):
         collection.add("task", "a", noise, "noise.png")
     for number in range(2):
         collection.add("task", "a", shape("circle", number), "one")
-    with pytest.raises(RivalsError, match="2 pictures, which is the most for a class"):
+    with pytest.raises(RivalsError, match="2 pictures, which is the limit for a class"):
         collection.add("task", "a", shape("circle", 2), "one")
     collection.add("task", "b", shape("cross", 0), "one")
-    with pytest.raises(RivalsError, match="3 pictures are collected, which is the most"):
+    with pytest.raises(RivalsError, match="3 pictures are collected, which is the limit"):
         collection.add("task", "b", shape("cross", 1), "one")
     for name in ("..", "a/../b", "/etc/passwd"):
         with pytest.raises(RivalsError):
@@ -214,7 +214,7 @@ def test_one_training_at_a_time(tmp_path: Path) -> None:
     queue = Queue(tmp_path)
     for task in ("a", "b", "c"):
         queue.jobs.add(task)
-    with pytest.raises(RivalsError, match="'b' is being learned or waits"):
+    with pytest.raises(RivalsError, match="'b' is already being learned or in the queue"):
         queue.jobs.add("b")
     until(lambda: queue.begun(1))
     assert queue.states() == ["running", "queued", "queued"]
@@ -249,7 +249,7 @@ def test_a_running_training_is_cancelled(tmp_path: Path) -> None:
         ('say(event="error", sentence="No room."); sys.exit(2)', "No room."),
         ('sys.stderr.write("rivals: A plain word.\\n"); sys.exit(2)', "A plain word."),
         ("raise MemoryError", "ended unexpectedly"),
-        ("os.kill(os.getpid(), 9)", "ended from outside (SIGKILL)"),
+        ("os.kill(os.getpid(), 9)", "was killed (SIGKILL)"),
     ],
 )
 def test_a_training_that_fails_says_why(tmp_path: Path, end: str, sentence: str) -> None:
@@ -257,7 +257,7 @@ def test_a_training_that_fails_says_why(tmp_path: Path, end: str, sentence: str)
     queue.let("a")
     queue.jobs.add("a")
     until(lambda: queue.states() == ["failed"])
-    assert sentence in queue.jobs.jobs[1].sentence
+    assert sentence in queue.jobs.jobs[1].message
     queue.jobs.close()
 
 
@@ -350,23 +350,29 @@ def test_a_server_that_is_stopped_starts_its_training_again(tmp_path: Path) -> N
 # Events -------------------------------------------------------------------------------------------
 
 
-def test_the_past_is_told_in_few_words(tmp_path: Path) -> None:
+def test_the_history_is_shortened(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     events = [{"event": "begins"}]
     events += [{"event": "step", "step": n, "winners": [[n]]} for n in range(1000)]
-    events += [{"event": "validation", "accuracy": 90.0}]
+    events += [{"event": "validation", "accuracy": 90.0, "held": 20}]
     path.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"event": "st')
     with path.open("a") as file:
         file.write('\n[1]\nnull\n"x"\n{"event": 3}\n{"event": "step", "st')
     lines, offset = lines_after(path, 0)
     assert [event for _, event in lines] == events
     assert path.read_bytes()[offset:] == b'{"event": "step", "st'
-    told = [event for _, event in in_few_words(lines)]
+    told = [event for _, event in shortened(lines)]
     assert told[0] == events[0]
     assert told[-1] == events[-1]
     assert told[-2] == events[-2]
     assert len(told) < 70
     assert sum("winners" in event for event in told) == 1
+    texts = [training_text(7, line) for line in (lines[0], lines[-1])]
+    assert (
+        texts[0] == f'id: 7:{lines[0][0]}\nevent: training\ndata: {{"job":7,"event":"begins"}}\n\n'
+    )
+    shown = json.loads(texts[1].partition("data: ")[2])
+    assert shown == {"job": 7, **events[-1], "interval": pytest.approx([69.9, 97.2], abs=0.1)}
     middle = lines[500][0]
     assert lines_after(path, middle)[0] == lines[501:]
     assert position_of(f"7:{middle}") == (7, middle)

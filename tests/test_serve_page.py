@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import math
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
@@ -97,7 +99,7 @@ def draw(page: Any, where: str, kind: str, number: int) -> None:
         page.mouse.up()
 
 
-def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
+def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
     server = serve(tmp_path / "model")
     tab = Tab(browser, server)
     page = tab.page
@@ -119,7 +121,7 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
         tab.card(kind).get_by_role("button", name="Draw").click()
         dialog = page.get_by_role("dialog", name=f"Draw {kind}")
         dialog.get_by_role("button", name="Add and draw the next").click()
-        dialog.get_by_text("The sheet is empty").wait_for()
+        dialog.get_by_text("The drawing is empty").wait_for()
         for number in range(5):
             draw(page, "#pad-dialog canvas", kind, number)
             dialog.get_by_role("button", name="Add and draw the next").click()
@@ -141,13 +143,13 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     assert "notes.txt is not a picture" in told
     assert "half.png is not a picture" in told
     tab.card("circle").locator("input[type=file]").set_input_files(huge)
-    page.get_by_text("huge.png has 11.0 MB, and 10 MB are the most").wait_for()
+    page.get_by_text("huge.png has 11.0 MB, but the limit is 10 MB").wait_for()
     tab.card("circle").get_by_text("5 pictures").wait_for()
     assert [each.partition("?")[0] for each in tab.refused] == 2 * ["POST api/picture"]
     assert all("status of 400" in each for each in tab.troubles)  # as the browser notes them
 
     # Training, watched; then another tab with another task, which waits.
-    page.get_by_label("At most, minutes").fill("3")
+    page.get_by_label("Time limit in minutes").fill("3")
     page.get_by_role("button", name="Train", exact=True).click()
     page.get_by_role("heading", name="Learning drawn").wait_for()
     other = Tab(browser, server, viewport={"width": 390, "height": 844}, color_scheme="dark")
@@ -156,7 +158,7 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     drop(other.page, "#folders", fill(tmp_path / "uploaded"))
     other.card("cross").get_by_text("6 pictures").wait_for()
     assert other.page.locator("#task-name").input_value() == "uploaded"
-    other.page.get_by_label("At most, minutes").fill("3")
+    other.page.get_by_label("Time limit in minutes").fill("3")
     other.page.get_by_role("button", name="Train", exact=True).click()
 
     # A reload in the middle finds everything again.
@@ -165,6 +167,10 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     assert page.locator(".live .layers canvas").count() == 3
     named = [each.get_attribute("aria-label") for each in page.locator(".live canvas").all()]
     assert named[2].startswith("Layer 3: 64 blocks of 8 rival units")
+    # Nothing competes by default, and the page does not say so.
+    page.locator(".phase").get_by_text("was drawn before training").wait_for(timeout=LONG)
+    assert "112 of 896" in page.locator(".live .facts").text_content()
+    assert "compet" not in page.locator(".live").text_content().lower()
 
     # A server that is killed without a word: the page says so, and goes on with the next one.
     other.page.get_by_role("heading", name="Learning uploaded").wait_for(timeout=LONG)
@@ -175,8 +181,9 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     other.page.get_by_text("The server does not answer").wait_for(state="hidden")
     states = until(lambda: [s for _, s in server.trainings()] == ["done", "done"])
     assert states
-    other.page.locator(".phase").get_by_text("of 2 held-out pictures are right").wait_for()
-    assert "Learned uploaded" in other.page.locator("#spoken").text_content()
+    done = other.page.locator(".phase").get_by_text("on 2 held-out pictures").text_content()
+    assert re.match(r"Accuracy (\d+ % ± \d+|\d+ % \(\d+ to \d+\)) on 2 held-out pictures", done)
+    assert "Learned uploaded" in other.page.locator("#announcements").text_content()
     assert other.page.evaluate("document.documentElement.scrollWidth") <= 390
     other.context.close()
 
@@ -184,12 +191,12 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     tab.troubles.clear()
     tab.open(server, "try")
     draw(page, "#try canvas", "cross", 3)
-    page.locator("#try").get_by_text("% sure").wait_for(timeout=LONG)
+    page.locator("#try").get_by_text("Confidence ").wait_for(timeout=LONG)
     page.locator("#try-task").select_option("drawn")
     page.get_by_label("May answer “none of these”").uncheck()
     page.wait_for_selector("#try .label:text-matches('^(circle|cross)$')")
     page.wait_for_selector("#try .note:text('task drawn')")
-    assert page.locator(".shares li").count() == 2
+    assert page.locator(".choices li").count() == 2
     page.get_by_role("button", name="Pictures").click()
     crosses = [{"name": f"{n}.png", "mimeType": "image/png", "buffer": shape("cross", n)}
                for n in range(6)]  # fmt: skip
@@ -197,9 +204,9 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     page.get_by_text("notes.txt is not a picture").wait_for()
     page.wait_for_selector(".answers li:nth-child(7) b")
 
-    # Take away: a file for a device, with its card.
+    # Download: a file for a device, with its card.
     tab.open(server, "teach")
-    page.locator("#take-task").select_option("uploaded")
+    page.locator("#download-task").select_option("uploaded")
     page.get_by_role("radio", name="ONNX onnxruntime").check()
     with page.expect_download(timeout=LONG) as download:
         page.get_by_role("button", name="Download").click()
@@ -214,21 +221,57 @@ def test_teach_try_take_away_drop(browser: Any, serve: Serve, tmp_path: Path) ->
     page.get_by_role("article", name="Task drawn").locator("canvas").nth(2).wait_for()
     page.get_by_role("article", name="Task drawn").get_by_role("button", name="Drop").click()
     warning = page.get_by_role("dialog", name="Drop drawn?")
-    warning.get_by_text("uploaded began with what drawn had learned").wait_for()
+    warning.get_by_text("uploaded started from the weights of drawn").wait_for()
     warning.get_by_role("button", name="Keep it").click()
     heir = page.get_by_role("article", name="Task uploaded")
-    heir.get_by_text("Began with what drawn had learned").wait_for()
+    heir.get_by_text("Started from the weights of drawn").wait_for()
     page.get_by_role("article", name="Task drawn").get_by_role("button", name="Drop").click()
     warning.get_by_role("button", name="Drop drawn").click()
     page.get_by_role("article", name="Task drawn").wait_for(state="detached")
     assert page.get_by_role("article").count() == 1
-    heir.get_by_text("Began with what drawn had learned").wait_for(state="detached")
+    heir.get_by_text("Started from the weights of drawn").wait_for(state="detached")
     assert [task["name"] for task in server.state()["tasks"]] == ["uploaded"]
     assert not (tmp_path / "model.collected" / "pictures" / "drawn").exists()
     assert all(url.startswith((server.url, "blob:")) for url in [*tab.asked, *other.asked])
     assert [each for each in tab.troubles if "status of 400" not in each] == []
     tab.context.close()
     assert server.stop() == ""
+
+
+def test_a_competition_is_shown_only_while_units_compete(
+    browser: Any, serve: Serve, tmp_path: Path
+) -> None:
+    """A training with a competition, as another setting would have it; its events are written."""
+    place = tmp_path / "model.collected" / "trainings" / "000001"
+    place.mkdir(parents=True)
+    job = {"id": 1, "task": "shapes", "state": "done", "attempts": 1}
+    (place / "job.json").write_text(json.dumps(job))
+
+    def happens(**event: Any) -> None:
+        with (place / "events.jsonl").open("a") as file:
+            file.write(json.dumps(event) + "\n")
+
+    step = {"event": "step", "steps": 100, "seconds_left": 5.0, "accuracy": 50.0}
+    happens(event="begins", layers=[{"blocks": 3, "units": 2}, {"blocks": 2, "units": 4}])
+    tab = Tab(browser, serve(tmp_path / "model"))
+    live, phase = tab.page.locator(".live"), tab.page.locator(".phase")
+    live.locator("canvas").nth(1).wait_for()
+    happens(**step, step=1, competing=True, winners=[[0, 1, 1], [3, 0]], confidence=[0.5, 0.74])
+    phase.get_by_text("Units are competing").wait_for()
+    live.get_by_text("mean posterior of the leading units").wait_for()
+    assert "62 %" in live.locator(".facts").text_content()
+    label = live.locator("canvas").nth(1).get_attribute("aria-label")
+    assert label == "Layer 2: 2 blocks of 4 rival units, competing, mean posterior 74 %"
+    happens(**step, step=50, competing=False, winners=[[0, 1, 0], [3, 1]], confidence=[1.0, 1.0])
+    phase.get_by_text("The competition has ended").wait_for()
+    assert "5 of 14winning units" in live.locator(".facts").text_content()
+    label = live.locator("canvas").nth(1).get_attribute("aria-label")
+    assert label == "Layer 2: 2 blocks of 4 rival units, one winner in each"
+    happens(event="validation", accuracy=75.0, held=80, step=60)
+    live.locator(".facts").get_by_text("75 % ± 9").wait_for()
+    live.locator(".facts").get_by_text("on 80 held-out pictures").wait_for()
+    assert tab.troubles == []
+    tab.context.close()
 
 
 NAMELESS = """() => [...document.querySelectorAll("button, input, select, canvas, a")]

@@ -170,7 +170,9 @@ class EarlyStopping(Callback):
 
     def check(self, trainer: Trainer) -> None:
         at, accuracy = trainer.method.position, validation_accuracy(trainer)
-        self.listener({"event": "validation", "accuracy": accuracy, "step": at.step})
+        held = len(trainer.task.validation)
+        event = {"event": "validation", "accuracy": accuracy, "held": held, "step": at.step}
+        self.listener(event)
         if accuracy > self.best:
             self.best, self.since = accuracy, 0
             self.weights = [tensor.detach().clone() for tensor in trainer.method.working_tensors()]

@@ -94,7 +94,7 @@ def find(folder: Path, fewest: int = 2) -> PictureSource:
                 raise RivalsError(f"{folder} has two folders for the class '{name}'; join them.")
             classes[name] = _files(path, root, left_out)
     if len(classes) < fewest:
-        found = f"one class, '{next(iter(classes))}'," if classes else "no classes"
+        found = f"one class, '{next(iter(classes))}'" if classes else "no classes"
         loose = sum(Path(each.path).suffix.lower() in PICTURES for each in left_out)
         needs = "a task needs at least two classes" if fewest > 1 else "a test needs at least one"
         beside = f" and {loose} pictures that lie directly in it" if loose else ""

@@ -1,1 +1,1 @@
-"""A local page to teach a device: collect, train, try, take away. Needs the extra [web]."""
+"""A local page: collect pictures, train, try, download. Needs the extra [web]."""

@@ -1,4 +1,4 @@
-"""A ticket as a zip: the file for its runtime, checked against the ticket, and its card."""
+"""A ticket as a zip: the file for its runtime, compared with the ticket, and its card."""
 
 from __future__ import annotations
 
@@ -11,70 +11,93 @@ import tempfile
 import threading
 import zipfile
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rivals.errors import RivalsError
 
 if TYPE_CHECKING:
-    from rivals.model.folder import ModelFolder
+    from rivals.tickets.ticket import Ticket
 
-LONGEST = 600  # seconds
-_one = threading.Lock()
+TIMEOUT = 600  # seconds
+LABELS = {  # in the order of the page: name, what it is for
+    "ticket": ("Ticket folder", "safetensors and JSON, for rivals itself"),
+    "onnx": ("ONNX", "onnxruntime and most other runtimes"),
+    "ort": ("ORT", "onnxruntime, also its minimal builds"),
+    "onnx-int8": ("ONNX, 8 bits", "a quarter of the size"),
+    "c": ("C source", "microcontrollers; any C99 compiler"),
+    "litert": ("LiteRT", "phones and boards, formerly TensorFlow Lite"),
+    "executorch": ("ExecuTorch", "phones and boards, with XNNPACK"),
+}
+_one_export = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Package:
-    """A zip, its name, and one sentence about what is in it."""
+    """A zip, its file name, and one sentence about its content."""
 
     data: bytes
-    name: str
-    sentence: str
+    filename: str
+    summary: str
 
 
-def package(model: ModelFolder, task: str, to: str, pictures: Path | None) -> Package:
-    """Export in a process of its own: what it loads is gone afterwards, and it cannot harm us."""
+def download_formats() -> list[dict[str, Any]]:
+    """The formats of a download, with the command that installs what is missing."""
+    from rivals.deploy.export_format import formats
+
+    listed: list[dict[str, Any]] = []
+    for name in ["ticket", *sorted(formats, key=lambda name: [*LABELS, name].index(name))]:
+        label, purpose = LABELS.get(name, (name, ""))
+        install = None
+        if name != "ticket" and any(find_spec(each) is None for each in formats[name].modules):
+            install = f"pip install 'rivals[{formats[name].extra}]'"
+        listed.append({"name": name, "label": label, "purpose": purpose, "install": install})
+    return listed
+
+
+def package(ticket: Ticket, to: str, pictures: Path | None) -> Package:
+    """Export in a process of its own, which frees its memory and cannot crash the server."""
     from rivals.deploy.export_format import formats
 
     if to != "ticket":
         formats[to].check_installed(to)
-    plain = re.sub(r"[^\w.-]+", "-", task).strip("-.") or "ticket"
-    with tempfile.TemporaryDirectory(prefix="rivals-") as room:
-        model.ticket(task).save(Path(room) / "ticket")
-        card = (Path(room) / "ticket" / "README.md").read_bytes()
+    stem = re.sub(r"[^\w.-]+", "-", ticket.task).strip("-.") or "ticket"
+    with tempfile.TemporaryDirectory(prefix="rivals-") as folder:
+        saved = Path(folder) / "ticket"
+        ticket.save(saved)
         if to == "ticket":
-            made = Path(room) / "ticket"
-            sentence = f"The ticket of '{task}', as rivals keeps it."
+            summary = f"The ticket of '{ticket.task}' as a folder for rivals."
+            data = _zipped(saved, stem, None)
         else:
-            made = Path(room) / f"{plain}{formats[to].suffix}"
-            facts = _export(Path(room) / "ticket", to, made, pictures)
-            sentence = _sentence(made.name, facts)
-        data = _zipped(made, plain, card, sentence, to == "ticket")
-    return Package(data, f"{plain}-{to}.zip", sentence)
+            made = Path(folder) / f"{stem}{formats[to].suffix}"
+            summary = _summary(made.name, _export(saved, to, made, pictures))
+            card = (saved / "README.md").read_bytes() + f"\n{summary}\n".encode()
+            data = _zipped(made, stem, card)
+    return Package(data, f"{stem}-{to}.zip", summary)
 
 
 def _export(ticket: Path, to: str, out: Path, pictures: Path | None) -> dict[str, Any]:
     words = [sys.executable, "-m", "rivals.cli.main", "export", str(out), "--to", to]
     words += ["--model", str(ticket), "--json"]
     words += ["--images", str(pictures)] if pictures is not None else []
-    with _one:
+    with _one_export:
         try:
-            ran = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST)
+            ran = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT)
         except subprocess.TimeoutExpired as error:
             raise RivalsError(
-                f"Writing '{to}' took longer than {LONGEST // 60} minutes; use another format."
+                f"Writing '{to}' took longer than {TIMEOUT // 60} minutes; use another format."
             ) from error
     if ran.returncode != 0:
         last = (ran.stderr.strip().splitlines() or [""])[-1]
-        known = last.startswith("rivals: ")
-        raise RivalsError(
-            last.removeprefix("rivals: ") if known else f"The format '{to}' could not be written."
-        )
+        if last.startswith("rivals: "):
+            raise RivalsError(last.removeprefix("rivals: "))
+        raise RivalsError(f"The format '{to}' could not be written; use another format.")
     facts: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
     return facts
 
 
-def _sentence(name: str, facts: dict[str, Any]) -> str:
+def _summary(name: str, facts: dict[str, Any]) -> str:
     parity = facts["parity"]
     return (
         f"{name}, {facts['bytes']:,} bytes: the same class as the ticket for "
@@ -82,17 +105,18 @@ def _sentence(name: str, facts: dict[str, Any]) -> str:
     )
 
 
-def _zipped(made: Path, plain: str, card: bytes, sentence: str, has_card: bool) -> bytes:
+def _zipped(made: Path, stem: str, card: bytes | None) -> bytes:
+    """A file or folder as a zip, with the card beside it unless it has one."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         if made.is_dir():
             for path in sorted(made.rglob("*")):
                 if path.is_file():
-                    archive.write(path, f"{plain}/{path.relative_to(made)}")
+                    archive.write(path, f"{stem}/{path.relative_to(made)}")
         else:
-            archive.write(made, f"{plain}/{made.name}")
+            archive.write(made, f"{stem}/{made.name}")
         for beside in made.parent.glob(f"{made.name}.json"):
-            archive.write(beside, f"{plain}/{beside.name}")
-        if not has_card:
-            archive.writestr(f"{plain}/CARD.md", card + f"\n{sentence}\n".encode())
+            archive.write(beside, f"{stem}/{beside.name}")
+        if card is not None:
+            archive.writestr(f"{stem}/CARD.md", card)
     return out.getvalue()

@@ -1,8 +1,8 @@
-"""Who may talk to the server: pages it served itself, under a name of this machine, with the token.
+"""Checks every request: host name, origin and token.
 
-Host      a name or number of this machine, so that no foreign name can be pointed here
-Origin    changes come from our own page, so that no other page can make them
-token     on every request where the server listens to more than this machine
+Host      a name or address of this machine, against DNS rebinding
+Origin    only our own page may send requests, against cross-site request forgery
+token     on every request, if the server listens on more than this machine
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ A_YEAR = 365 * 24 * 3600
 
 @dataclass(frozen=True)
 class Refusal:
+    """The response to a request that is not allowed."""
+
     status: int
-    sentence: str
+    message: str
 
 
 class Guard:
-    """Stands before the app and turns away what should not reach it."""
+    """ASGI middleware that passes on only allowed requests."""
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None = None) -> None:
         self.app, self.port, self.token = app, port, token
-        self.cookie = f"rivals-{port}"  # cookies do not tell ports apart
+        self.cookie = f"rivals-{port}"  # cookies are shared by all ports of a host
         self.names = {"localhost", host.lower()}
         if not is_loopback(host):
             name = socket.gethostname().lower()
             self.names |= {name, f"{name}.local", socket.getfqdn().lower()}
-        self.numbers = not is_loopback(host)  # under which number others see us is not known
+        self.any_address = not is_loopback(host)  # the address that others use is not known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,31 +59,32 @@ class Guard:
             key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]
         }
         secure = with_headers(send, scope["path"])
-        if self._brings_token(scope):
-            await self._let_in(secure)
+        if self._has_token(scope):
+            await self._set_cookie(secure)
             return
-        refusal = self._judge(scope, headers)
+        refusal = self._check(scope, headers)
         if refusal is None:
             await self.app(scope, receive, secure)
         else:
-            await answer(secure, refusal)
+            await refuse(secure, refusal)
 
-    def _judge(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
+    def _check(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
         host, method, path = headers.get("host", ""), scope["method"], scope["path"]
         if not self._is_ours(host):
             return Refusal(
-                421, "This address is not one of this server's; use the one printed at its start."
+                421,
+                "This is not an address of this server; use the one that it printed at its start.",
             )
         site = headers.get("sec-fetch-site", "none")
         visit = method in SAFE and path == "/" and headers.get("sec-fetch-mode") == "navigate"
         if site not in ("same-origin", "none") and not visit:
-            return Refusal(403, "Another page asked for this; use the page of this server.")
+            return Refusal(403, "The request came from another page; use the page of this server.")
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return Refusal(403, "Another page asked for this; use the page of this server.")
+            return Refusal(403, "The request came from another page; use the page of this server.")
         if self.token is not None and not self._has_cookie(headers.get("cookie", "")):
             return Refusal(
-                401, "This server wants its token; open the address printed at its start."
+                401, "A token is required; open the address that the server printed at its start."
             )
         return None
 
@@ -95,10 +98,10 @@ class Guard:
             return False
         if name in self.names or is_loopback(name):
             return True
-        return self.numbers and is_number(name)
+        return self.any_address and is_address(name)
 
-    def _brings_token(self, scope: Scope) -> bool:
-        """The printed address, whose token becomes a cookie."""
+    def _has_token(self, scope: Scope) -> bool:
+        """Whether this is the printed address; its token becomes a cookie."""
         if self.token is None or scope["path"] != "/" or scope["method"] != "GET":
             return False
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
@@ -112,14 +115,14 @@ class Guard:
         given = morsel.value if morsel is not None else ""
         return hmac.compare_digest(given.encode(), (self.token or "").encode())
 
-    async def _let_in(self, send: Send) -> None:
+    async def _set_cookie(self, send: Send) -> None:
         cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Lax; Path=/; Max-Age={A_YEAR}"
         headers = [(b"location", b"/"), (b"set-cookie", cookie.encode())]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
 
 
-def is_number(name: str) -> bool:
+def is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -128,12 +131,12 @@ def is_number(name: str) -> bool:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether only this machine is reached under it."""
-    return name == "localhost" or (is_number(name) and ipaddress.ip_address(name).is_loopback)
+    """Whether only this machine can be reached by it."""
+    return name == "localhost" or (is_address(name) and ipaddress.ip_address(name).is_loopback)
 
 
 def with_headers(send: Send, path: str) -> Send:
-    """Every answer tells the browser what it must not do."""
+    """Adds the security headers to every response."""
     extra = [(key.lower().encode(), value.encode()) for key, value in HEADERS.items()]
 
     async def secure(message: Message) -> None:
@@ -147,8 +150,8 @@ def with_headers(send: Send, path: str) -> Send:
     return secure
 
 
-async def answer(send: Send, refusal: Refusal) -> None:
-    body = json.dumps({"sentence": refusal.sentence}).encode()
+async def refuse(send: Send, refusal: Refusal) -> None:
+    body = json.dumps({"message": refusal.message}).encode()
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

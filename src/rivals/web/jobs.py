@@ -1,4 +1,4 @@
-"""One training at a time, the others wait; the queue is on disk and outlives the server."""
+"""The queue of trainings: one runs, the others wait. It is on disk and survives the server."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from rivals.web.training_job import TrainingJob
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 OPEN = (QUEUED, RUNNING)
-MOST_QUEUED = 20
-KEPT = 20  # ended jobs that are remembered
-ATTEMPTS = 3  # a training that takes the server down with it is not tried for ever
+MAX_QUEUED = 20
+MAX_ENDED = 20  # ended jobs that are kept
+MAX_ATTEMPTS = 3  # a training that kills the server is not restarted for ever
 
 
 @dataclass(frozen=True)
 class WebJob:
-    """A training that somebody asked for."""
+    """A training that a user requested."""
 
     id: int
     task: str
-    again: bool = False
+    again: bool = False  # refine a known task
     minutes: float | None = None
     state: str = QUEUED
-    sentence: str | None = None  # what went wrong
+    message: str | None = None  # what went wrong
     attempts: int = 0
 
 
 class Jobs:
     """The queue, and the thread that works on it.
 
-    `command(job)` is the training's command line, `learned(job)` whether the model has it already.
+    `command(job)` is the command line of the training. `learned(job)` says whether the model has
+    its task already.
     """
 
     def __init__(
@@ -53,16 +54,16 @@ class Jobs:
         self.stopping = False
         self._wake = threading.Condition(threading.RLock())
         for each in sorted(folder.iterdir()):
-            with contextlib.suppress(RivalsError, TypeError):  # half-made by a killed server
+            with contextlib.suppress(RivalsError, TypeError):  # left incomplete by a killed server
                 job = WebJob(**read_json(each / "job.json", "job"))
                 self.jobs[job.id] = job
-        self._thread = threading.Thread(target=self._work, name="trainings", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="trainings", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the training that runs; the next server starts it again."""
+        """Stop the running training; the next server starts it again."""
         with self._wake:
             self.stopping = True
             self._wake.notify_all()
@@ -74,26 +75,28 @@ class Jobs:
             return [asdict(job) for job in self.jobs.values()]
 
     def current(self) -> WebJob | None:
-        """The training to show: the one that runs, else the last that ended."""
+        """The running training, or else the last that ended."""
         with self._wake:
             jobs = list(self.jobs.values())
         running = [job for job in jobs if job.state == RUNNING]
         ended = [job for job in jobs if job.state not in OPEN and job.attempts]
         return running[0] if running else ended[-1] if ended else None
 
-    def waits(self, task: str) -> bool:
-        """Whether a training of `task` runs or will."""
+    def is_open(self, task: str) -> bool:
+        """Whether a training of `task` runs or is queued."""
         with self._wake:
             return any(job.task == task and job.state in OPEN for job in self.jobs.values())
 
     def add(self, task: str, again: bool = False, minutes: float | None = None) -> WebJob:
         with self._wake:
-            if self.waits(task):
-                raise RivalsError(f"'{task}' is being learned or waits for it already.")
-            if sum(job.state == QUEUED for job in self.jobs.values()) >= MOST_QUEUED:
-                raise RivalsError(f"{MOST_QUEUED} trainings wait, which is the most; wait for one.")
+            if self.is_open(task):
+                raise RivalsError(f"'{task}' is already being learned or in the queue.")
+            if sum(job.state == QUEUED for job in self.jobs.values()) >= MAX_QUEUED:
+                raise RivalsError(
+                    f"{MAX_QUEUED} trainings are queued, which is the limit; wait for one to end."
+                )
             job = WebJob(max(self.jobs, default=0) + 1, task, again, minutes)
-            make_folder(self._at(job))
+            make_folder(self._folder(job))
             self._set(job)
             self._wake.notify_all()
             return job
@@ -107,22 +110,22 @@ class Jobs:
             self._wake.notify_all()
 
     def forget(self, task: str) -> None:
-        """Leave no trace of the trainings of a task."""
+        """Remove the ended trainings of a task with their files."""
         with self._wake:
             for job in [job for job in self.jobs.values() if job.task == task]:
                 if job.state not in OPEN:
                     self._remove(job)
 
     def events(self, number: int) -> Path:
-        """The file of what a training said."""
+        """The file of the events of a training."""
         return self.folder / f"{number:06d}" / "events.jsonl"
 
     # The thread ----------------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        for each in list(self.jobs.values()):  # cancelled by a server that could not see to it
+    def _run(self) -> None:
+        for each in list(self.jobs.values()):  # cancelled by a server that was killed
             if each.state not in OPEN:
-                TrainingJob(self._at(each)).stop()
+                TrainingJob(self._folder(each)).stop()
         while True:
             with self._wake:
                 job = self._next()
@@ -132,23 +135,26 @@ class Jobs:
                     self._wake.wait()
                     continue
             try:
-                self._see_through(job)
+                self._run_job(job)
             except RivalsError as error:
                 self._end(job, FAILED, str(error))
 
     def _next(self) -> WebJob | None:
-        """A training that a former server began comes first."""
+        """The next job; one that a former server started comes first."""
         waiting = [job for job in self.jobs.values() if job.state in OPEN]
         return min(waiting, key=lambda job: (job.state != RUNNING, job.id), default=None)
 
-    def _see_through(self, job: WebJob) -> None:
-        training = TrainingJob(self._at(job))
+    def _run_job(self, job: WebJob) -> None:
+        """Start the training, or find the one of a former server, and wait for its end."""
+        training = TrainingJob(self._folder(job))
         if not training.alive() and training.outcome() is None:
-            if job.attempts and self.learned(job):  # killed after the last byte was written
+            if job.attempts and self.learned(job):  # killed after the model was written
                 self._end(job, DONE)
                 return
-            if job.attempts >= ATTEMPTS:
-                self._end(job, FAILED, f"The training was interrupted {ATTEMPTS} times; try again.")
+            if job.attempts >= MAX_ATTEMPTS:
+                self._end(
+                    job, FAILED, f"The training was interrupted {MAX_ATTEMPTS} times; try again."
+                )
                 return
             with self._wake:
                 if self.jobs[job.id].state not in OPEN:
@@ -163,52 +169,52 @@ class Jobs:
                 self._wake.wait(0.1)
         if training.alive():
             training.stop()
-        self._conclude(job, training)
+        self._finish(job, training)
 
-    def _conclude(self, job: WebJob, training: TrainingJob) -> None:
-        """Write down how it ended, unless it was interrupted and is to go on."""
+    def _finish(self, job: WebJob, training: TrainingJob) -> None:
+        """Store how the training ended, unless it is to be started again."""
         outcome = training.outcome()
-        if outcome is not None and outcome["event"] == "done":  # also if asked to stop too late
+        if outcome is not None and outcome["event"] == "done":  # also if it was cancelled too late
             self._end(job, DONE)
         elif self.jobs[job.id].state == CANCELLED:
-            self._tidy()
-        elif self.stopping:  # told to stop, which is no failed attempt
+            self._remove_old()
+        elif self.stopping:  # stopped by us, which does not count as an attempt
             with self._wake:
                 self._set(replace(job, attempts=job.attempts - 1))
         elif outcome is None and training.process is None:
-            return  # begun by a former server and killed: the thread takes it up again
+            return  # started by a former server and killed: the thread starts it again
         elif outcome is not None:
             self._end(job, FAILED, str(outcome.get("sentence", "The training failed.")))
         else:
-            self._end(job, FAILED, training.complaint())
+            self._end(job, FAILED, training.failure())
 
-    def _end(self, job: WebJob, state: str, sentence: str | None = None) -> None:
+    def _end(self, job: WebJob, state: str, message: str | None = None) -> None:
         with self._wake:
-            ended = replace(self.jobs[job.id], state=state, sentence=sentence)
+            ended = replace(self.jobs[job.id], state=state, message=message)
             try:
                 self._set(ended)
-            except RivalsError:  # a full disk must not end the thread; the page is told at least
+            except RivalsError:  # a full disk must not end the thread; the page still shows it
                 self.jobs[job.id] = ended
                 self.version += 1
-        self._tidy()
+        self._remove_old()
 
     # The files -----------------------------------------------------------------------------------
 
-    def _at(self, job: WebJob) -> Path:
+    def _folder(self, job: WebJob) -> Path:
         return self.events(job.id).parent
 
     def _set(self, job: WebJob) -> None:
-        write_json(self._at(job) / "job.json", asdict(job))
+        write_json(self._folder(job) / "job.json", asdict(job))
         self.jobs[job.id] = job
         self.version += 1
 
     def _remove(self, job: WebJob) -> None:
-        shutil.rmtree(self._at(job), ignore_errors=True)
+        shutil.rmtree(self._folder(job), ignore_errors=True)
         del self.jobs[job.id]
         self.version += 1
 
-    def _tidy(self) -> None:
+    def _remove_old(self) -> None:
         with self._wake:
             ended = [job for job in self.jobs.values() if job.state not in OPEN]
-            for job in ended[:-KEPT]:
+            for job in ended[:-MAX_ENDED]:
                 self._remove(job)

@@ -1,134 +1,122 @@
-"""What the model knows: its tasks, winners and answers, read again when the model changes."""
+"""The model behind the page: facts, winners and answers, read again when the folder changes."""
 
 from __future__ import annotations
 
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rivals.errors import RivalsError
+from rivals.model.testing import wilson
 
 if TYPE_CHECKING:
-    from rivals.model.folder import ModelFolder
+    from rivals.model.manifest import TaskFacts
     from rivals.model.model import Model
+    from rivals.tickets.ticket import Ticket
 
-COMPARED = 50  # tasks of which each two are compared, at most
-LIKELIEST = 5  # classes that are shown
+MOST_COMPARED = 50  # with more tasks the overlap of their winners is not computed
+TOP_CLASSES = 5  # classes in an answer
+NOTHING_LEARNED = "The model has not learned anything yet; train a task first."
 Stamp = tuple[int, int, int]
 
 
 class OpenModel:
-    """The model in `folder`, which is not there before the first task is learned."""
+    """The model in `folder`, which does not exist before the first task is learned.
+
+    torch is imported when there is a model to read, so a new server starts quickly.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = threading.RLock()
         self._facts: tuple[Stamp | None, dict[str, Any]] = (None, {})
-        self._opened: Model | None = None
+        self._model: Model | None = None
 
     def stamp(self) -> Stamp | None:
-        """Another one after every change; None if there is no model yet."""
+        """Changes with every change of the model; None if there is no model yet."""
         try:
-            facts = (self.folder / "model.json").stat()
+            status = (self.folder / "model.json").stat()
         except OSError:
             return None
-        return facts.st_mtime_ns, facts.st_ino, facts.st_size
+        return status.st_mtime_ns, status.st_ino, status.st_size
 
     def facts(self) -> dict[str, Any]:
-        """The tasks and the room that is left, ready for JSON."""
+        """Tasks, free room and overlap of winners for JSON; `error` if the model is damaged."""
         with self._lock:
             stamp = self.stamp()
             if stamp is None:
-                return {"tasks": [], "room": None, "overlap": None, "damage": None}
+                return {"tasks": [], "room": None, "overlap": None, "error": None}
             if self._facts[0] != stamp:
                 self._facts = (stamp, self._read())
             return self._facts[1]
 
     def _read(self) -> dict[str, Any]:
         try:
-            model = self.open()
+            folder = self.open().opened()
             return {
-                "tasks": [_shown(task.to_dict()) for task in model.tasks],
-                "room": model.room(),
-                "overlap": model.overlap() if len(model.tasks) <= COMPARED else None,
-                "damage": None,
+                "tasks": [task_facts(task) for task in folder.tasks],
+                "room": folder.room(),
+                "overlap": folder.overlap() if len(folder.tasks) <= MOST_COMPARED else None,
+                "error": None,
             }
-        except RivalsError as error:  # the page must say so, not fall silent
-            return {"tasks": [], "room": None, "overlap": None, "damage": str(error)}
+        except RivalsError as error:  # shown on the page, which works on
+            return {"tasks": [], "room": None, "overlap": None, "error": str(error)}
 
-    def has(self, task: str) -> bool:
+    def __contains__(self, task: str) -> bool:
         return any(each["name"] == task for each in self.facts()["tasks"])
 
-    def open(self) -> ModelFolder:
-        """The model as it is now; only then is torch imported."""
+    def open(self) -> Model:
+        """The model; RivalsError if nothing was learned yet."""
         if self.stamp() is None:
-            raise RivalsError("Nothing was learned yet; teach a task first.")
-        from rivals.model.folder import ModelFolder
+            raise RivalsError(NOTHING_LEARNED)
+        if self._model is None:
+            from rivals.model.model import Model
 
-        return ModelFolder.open(self.folder)
+            self._model = Model(self.folder)
+        return self._model
 
     def winners(self, task: str) -> dict[str, Any]:
-        """The winner of each block, layer by layer, and how many rivals it had."""
-        model = self.open()
-        return {"winners": model.winners(task), "units": list(model.description.units)}
+        """The winner of each block, layer by layer, and the number of units in a block."""
+        with self._lock:
+            folder = self.open().opened()
+            return {"winners": folder.winners(task), "units": list(folder.description.units)}
 
     def answer(
-        self, picture: bytes, name: str, task: str | None, reject: float | None
+        self, picture: bytes, filename: str, task: str | None, reject: float | None
     ) -> dict[str, Any]:
-        """Class, task and confidence of a picture, and how likely the other classes are."""
+        """Class, task and confidence of a picture, and the most likely classes."""
         with self._lock:
-            model = self._model()
+            model = self.open()
             if not model.tasks:
-                raise RivalsError("Nothing is known any more; teach a task first.")
+                raise RivalsError(NOTHING_LEARNED)
             from rivals.io.pictures import to_pixels
 
             shape = model.opened().description.input_shape
-            (answer,) = model.answers(to_pixels(picture, shape, name=name)[None], task, reject)
-            top = [(each.label, round(each.confidence, 4)) for each in answer.top(LIKELIEST)]
-            return {
-                "task": answer.task, "label": answer.label, "confidence": answer.confidence,
-                "rejected": answer.rejected, "shares": top,
-            }  # fmt: skip
+            pixels = to_pixels(picture, shape, name=filename)
+            (answer,) = model.answers(pixels[None], task, reject)
+        choices = [(each.label, round(each.confidence, 4)) for each in answer.top(TOP_CLASSES)]
+        return {
+            "task": answer.task, "label": answer.label, "confidence": answer.confidence,
+            "rejected": answer.rejected, "choices": choices,
+        }  # fmt: skip
 
-    def _model(self) -> Model:
-        if self._opened is None:
-            from rivals.model.model import Model
-
-            self.open()
-            self._opened = Model(self.folder)
-        return self._opened
+    def ticket(self, task: str) -> Ticket:
+        with self._lock:
+            return self.open().ticket(task)
 
     def drop(self, task: str) -> list[str]:
-        self.open()
+        """Drop a task; returns the tasks that inherited from it."""
         with self._lock:
-            return list(self._model().drop(task).heirs)
+            return self.open().drop(task).heirs
 
 
-def _shown(facts: dict[str, Any]) -> dict[str, Any]:
+def task_facts(task: TaskFacts) -> dict[str, Any]:
+    """What the page shows of a task, with the 95 % interval of its held-out accuracy."""
+    facts = task.to_dict()
+    facts["interval"] = accuracy_interval(task.accuracy, task.held)
     return {key: value for key, value in facts.items() if key not in ("file", "sha256")}
 
 
-FORMATS = {
-    "ticket": ("Ticket folder", "safetensors and JSON, for rivals itself"),
-    "onnx": ("ONNX", "onnxruntime and most other runtimes"),
-    "ort": ("ORT", "onnxruntime, its minimal builds too"),
-    "onnx-int8": ("ONNX in 8 bits", "a quarter of the size"),
-    "c": ("C source", "microcontrollers; any C99 compiler"),
-    "litert": ("LiteRT", "phones and boards, once TensorFlow Lite"),
-    "executorch": ("ExecuTorch", "phones and boards, with XNNPACK"),
-}
-
-
-def formats() -> list[dict[str, Any]]:
-    """What a ticket can be taken away as, and what would have to be installed for it."""
-    from rivals.deploy.export_format import formats as known
-
-    shown = [{"name": "ticket", "label": FORMATS["ticket"][0], "for": FORMATS["ticket"][1],
-              "install": None}]  # fmt: skip
-    for name in sorted(known, key=lambda name: [*FORMATS, name].index(name)):
-        label, purpose = FORMATS.get(name, (name, ""))
-        missing = any(find_spec(module) is None for module in known[name].modules)
-        install = f"pip install 'rivals[{known[name].extra}]'" if missing else None
-        shown.append({"name": name, "label": label, "for": purpose, "install": install})
-    return shown
+def accuracy_interval(accuracy: float, images: int) -> tuple[float, float] | None:
+    """The 95 % interval of an accuracy (percent) on `images` pictures; None without pictures."""
+    return wilson(round(accuracy * images / 100), images) if images else None

@@ -1,4 +1,4 @@
-"""Listening: on this machine alone, or with a token on all of its addresses."""
+"""The HTTP server: on this machine only, or on all addresses with a token."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import uvicorn
 
 from rivals.errors import RivalsError
 from rivals.web.app import make_app
-from rivals.web.guard import Guard, is_loopback, is_number
+from rivals.web.guard import Guard, is_address, is_loopback
 from rivals.web.service import Service
 
-TOKEN = "RIVALS_TOKEN"  # a token of one's own, that outlives the server
-SHORTEST = 16
+TOKEN = "RIVALS_TOKEN"  # environment variable with a fixed token
+MIN_TOKEN = 16  # characters
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where to open the page."""
+    """The address of the page."""
 
     host: str
     port: int
@@ -32,47 +32,48 @@ class Address:
 
     @property
     def url(self) -> str:
-        host = _reached_at() if self.host in ("0.0.0.0", "::") else self.host
+        host = _own_address() if self.host in ("0.0.0.0", "::") else self.host
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{self.port}/" + (f"?token={self.token}" if self.token else "")
 
 
 class Server(uvicorn.Server):
-    """Lets go of waiting pages when it is asked to end."""
+    """Ends the event streams of open pages when it is asked to stop."""
 
-    def __init__(self, config: uvicorn.Config, desk: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.desk = desk
+        self.service = service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.desk.closing.set()
+        self.service.closing.set()
         super().handle_exit(sig, frame)
 
 
 def serve(model: Path, host: str, port: int, ready: Callable[[Address], None]) -> None:
-    """Serve until told to stop; `ready` is called once pages can be asked for."""
+    """Serve until a signal; `ready` is called once the server accepts connections."""
     listening = listen(host, port)
     address = Address(host, listening.getsockname()[1], None if is_loopback(host) else token())
-    desk = Service(model)
+    service = Service(model)
     try:
-        app = Guard(make_app(desk), host, address.port, address.token)
+        app = Guard(make_app(service), host, address.port, address.token)
         config = uvicorn.Config(
             app, log_level="error", access_log=False, server_header=False, limit_concurrency=100,
             timeout_graceful_shutdown=5, lifespan="off", ws="none",
         )  # fmt: skip
-        signal.signal(signal.SIGTERM, _stop)  # what uvicorn leaves us with when it is done
+        signal.signal(signal.SIGTERM, _stop)  # uvicorn restores this handler when it stops
         ready(address)
-        Server(config, desk).run([listening])
+        Server(config, service).run([listening])
     finally:
-        desk.close()
+        service.close()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Leave by an exception, so that a training is ended and not left alone."""
+    """Raise an exception, so that `serve` stops a running training."""
     raise KeyboardInterrupt
 
 
 def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; RivalsError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -90,23 +91,23 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def token() -> str:
-    """The one in the environment, or a fresh one."""
+    """The token of the environment, or a new one."""
     given = os.environ.get(TOKEN)
     if given is None:
         return secrets.token_urlsafe(24)
-    if len(given) < SHORTEST or not all(each.isalnum() or each in "-_" for each in given):
+    if len(given) < MIN_TOKEN or not all(each.isalnum() or each in "-_" for each in given):
         raise RivalsError(
-            f"${TOKEN} must have at least {SHORTEST} letters, digits, dashes or underscores."
+            f"${TOKEN} must have at least {MIN_TOKEN} letters, digits, dashes or underscores."
         )
     return given
 
 
-def _reached_at() -> str:
-    """The number under which others most likely see this machine; nothing is sent."""
+def _own_address() -> str:
+    """The address of this machine that others most likely reach; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
             name = str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()
-    return name if is_number(name) else socket.gethostname()
+    return name if is_address(name) else socket.gethostname()

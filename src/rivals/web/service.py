@@ -1,4 +1,4 @@
-"""What the page works on: the model, collected pictures, trainings; and the rules between them."""
+"""What the page works on: the model, the collected pictures, the trainings, and their rules."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from typing import Any
 from rivals.errors import RivalsError
 from rivals.io.files import make_folder
 from rivals.io.locks import BusyError, FolderLock
-from rivals.web.collect import Collection, Limits
+from rivals.web.collection import Collection, Limits
 from rivals.web.downloads import Package, package
 from rivals.web.jobs import RUNNING, Jobs, WebJob
 from rivals.web.open_model import OpenModel
 
-FEWEST_CLASSES = 2
-FEWEST_PICTURES = 2  # of a class: one to learn from, one to check with
-FEWEST_COMPARED = 8
+MIN_CLASSES = 2
+MIN_PICTURES = 2  # of a class: one to train on, one to hold out
+MIN_COMPARED = 8  # pictures with which an export is compared
 
 
 class Service:
-    """One for each model; a second server of the same model is refused."""
+    """One for each model. A lock refuses a second server of the same model."""
 
     def __init__(self, model: Path, limits: Limits | None = None) -> None:
         self.model = model.resolve()
-        self.folder = beside(self.model)
+        self.folder = collected_folder(self.model)
         make_folder(self.folder)
         try:
             self.lock = FolderLock(self.folder)
         except BusyError as error:
             raise BusyError(
-                f"Another server has this model open ({self.model}); use its page, or stop it."
+                f"Another server has the model {self.model} open; use its page, or stop it."
             ) from error
-        self.known = OpenModel(self.model)
+        self.open_model = OpenModel(self.model)
         self.collection = Collection(self.folder / "pictures", limits)
         self.jobs = Jobs(self.folder / "trainings", self._command, self._learned)
         self.closing = threading.Event()
         self.jobs.start()
-        # Opening a model takes seconds, most of them to import torch; pages need not wait for it.
-        threading.Thread(target=self.known.facts, name="opening", daemon=True).start()
+        # Importing torch takes seconds; the page need not wait for it.
+        threading.Thread(target=self.open_model.facts, name="open model", daemon=True).start()
 
     def close(self) -> None:
         self.closing.set()
@@ -48,88 +48,85 @@ class Service:
         self.lock.release()
 
     def version(self) -> tuple[int, int]:
-        """Changes whenever `state` does."""
+        """Changes whenever `state` changes."""
         return self.collection.version, self.jobs.version
 
     def state(self) -> dict[str, Any]:
-        """What is collected and trained; what was learned is `known.facts`."""
+        """The collected pictures and the trainings; `open_model.facts` has what was learned."""
         limits = self.collection.limits
         return {
             "model": self.model.name,
             "collected": self.collection.listing(),
             "trainings": self.jobs.listing(),
-            "limits": {"picture": limits.picture, "a_class": limits.a_class},
-            "fewest": {"classes": FEWEST_CLASSES, "pictures": FEWEST_PICTURES},
+            "limits": {"picture_bytes": limits.picture_bytes},
+            "minimum": {"classes": MIN_CLASSES, "pictures": MIN_PICTURES},
         }
 
-    # What a user does ----------------------------------------------------------------------------
+    # Requests of a user --------------------------------------------------------------------------
 
     def train(self, task: str, minutes: float | None = None) -> WebJob:
-        """Queue a training of the pictures of `task`; of a known task, once more."""
-        self.collection.of(task)
+        """Queue a training on the pictures of `task`; a known task is refined."""
+        self.collection.path(task)
         counts = {name: len(files) for name, files in self.collection.tasks[task].items()}
-        few = [name for name, count in counts.items() if count < FEWEST_PICTURES]
-        if len(counts) < FEWEST_CLASSES:
+        if len(counts) < MIN_CLASSES:
             raise RivalsError(
-                f"'{task}' has {len(counts)} class; collect pictures of at least "
-                f"{FEWEST_CLASSES} to tell apart."
+                f"'{task}' has {len(counts)} class; collect pictures of at least {MIN_CLASSES}."
             )
-        if few:
-            raise RivalsError(
-                f"'{few[0]}' has {counts[few[0]]} pictures; collect at least {FEWEST_PICTURES}."
-            )
+        for name, count in counts.items():
+            if count < MIN_PICTURES:
+                raise RivalsError(
+                    f"'{name}' has {count} picture{'' if count == 1 else 's'}; collect at least "
+                    f"{MIN_PICTURES}."
+                )
         if minutes is not None and not 0 < minutes <= 10_000:
             raise RivalsError(f"{minutes:g} minutes were given; give a number above 0.")
-        return self.jobs.add(task, self.known.has(task), minutes)
+        return self.jobs.add(task, task in self.open_model, minutes)
 
     def check_free(self, task: str) -> None:
         """Refuse to change pictures that a training reads."""
-        if self.jobs.waits(task):
+        if self.jobs.is_open(task):
             raise RivalsError(
-                f"'{task}' is being learned or waits for it; wait for the end, or cancel it."
+                f"'{task}' is being learned or is in the queue; wait for the end, or cancel it."
             )
 
     def drop(self, task: str) -> list[str]:
-        """Take a task out, with its pictures and trainings; gives the tasks that inherited."""
+        """Drop a task with its pictures and trainings; returns the tasks that inherited from it."""
         self.check_free(task)
         current = self.jobs.current()
         if current is not None and current.state == RUNNING:
             raise BusyError(
-                f"'{current.task}' is being learned, and one at a time may change the model; "
+                f"'{current.task}' is being learned, and only one process may change the model; "
                 "wait for the end, or cancel it."
             )
-        heirs = self.known.drop(task)
+        heirs = self.open_model.drop(task)
         self.collection.remove(task)
         self.jobs.forget(task)
         return heirs
 
     def package(self, task: str, to: str) -> Package:
-        """A ticket to take away, compared on the collected pictures where they are its own."""
-        model = self.known.open()
-        classes = set(model.task(task).classes)
-        here = self.collection.tasks.get(task, {})
-        own = set(here) <= classes and sum(map(len, here.values())) >= FEWEST_COMPARED
-        return package(model, task, to, self.collection.of(task) if own else None)
+        """A ticket to download, compared with the model on collected pictures of its classes."""
+        ticket = self.open_model.ticket(task)
+        collected = self.collection.tasks.get(ticket.task, {})
+        enough = sum(map(len, collected.values())) >= MIN_COMPARED
+        comparable = enough and set(collected) <= set(ticket.classes)
+        return package(ticket, to, self.collection.path(ticket.task) if comparable else None)
 
-    # What a training is --------------------------------------------------------------------------
+    # Trainings -----------------------------------------------------------------------------------
 
     def _command(self, job: WebJob) -> Sequence[str]:
-        words = [
-            sys.executable,
-            "-m",
-            "rivals.cli.main",
-            "learn",
-            str(self.collection.of(job.task)),
-        ]
-        words += ["--model", str(self.model), "--name", job.task, "--json"]
+        """The training of a job: `rivals learn --json` on its pictures."""
+        words = [sys.executable, "-m", "rivals.cli.main", "learn"]
+        words += [str(self.collection.path(job.task)), "--model", str(self.model)]
+        words += ["--name", job.task, "--json"]
         words += ["--again"] if job.again else []
         words += ["--minutes", f"{job.minutes:g}"] if job.minutes is not None else []
         return words
 
     def _learned(self, job: WebJob) -> bool:
-        return not job.again and self.known.has(job.task)
+        """Whether the model has the task of an interrupted job, so that it need not run again."""
+        return not job.again and job.task in self.open_model
 
 
-def beside(model: Path) -> Path:
-    """Where pictures and trainings wait: next to the model, which holds only what was learned."""
+def collected_folder(model: Path) -> Path:
+    """The folder of pictures and trainings: next to the model, which holds no pictures."""
     return model.with_name(f"{model.name}.collected")

@@ -1,8 +1,8 @@
-"""One training as a process of its own, which writes what happens into a file.
+"""One training as a process of its own, which writes its events to a file.
 
-The process inherits a locked file, so the system knows whether it still runs. A server that was
-killed and started again therefore finds its training, running or ended. Windows cannot do this:
-there a new server takes an earlier training for ended.
+The process inherits a lock on a file, and whether it is alive is read from this lock. A process id
+would not do, since ids are used again. So a server that was killed and restarted finds its
+training, running or ended.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from typing import Any
 from rivals.errors import RivalsError
 from rivals.io.locks import child_is_alive, lock_for_child
 
-PATIENCE = 5.0  # seconds between asking a process to end and ending it
-ENDS = ("done", "error")  # events after which nothing comes
+GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+LAST_EVENTS = ("done", "error")
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no SIGKILL
 
 
 class TrainingJob:
-    """The process of a job, and its files in `folder`."""
+    """The process of a job and its files in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,7 +34,7 @@ class TrainingJob:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str]) -> None:
-        """Start it anew; events of an earlier attempt stay where they are."""
+        """Start the process; events of earlier attempts stay in the file."""
         self._end_broken_line()
         try:
             with (
@@ -52,33 +53,33 @@ class TrainingJob:
             raise RivalsError(f"The training could not start ({error.strerror}).") from error
 
     def alive(self) -> bool:
-        """Whether the process, of this server or of one before it, still runs."""
+        """Whether the process, started by this server or a former one, still runs."""
         if self.process is not None:
             return self.process.poll() is None
         return child_is_alive(self.folder / "alive")
 
     def stop(self) -> None:
-        """Ask it to end; end it if it does not."""
-        for sign in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            deadline = time.monotonic() + PATIENCE
+        """Terminate the process; kill it if it does not end in time."""
+        for number in (signal.SIGTERM, KILL):
+            deadline = time.monotonic() + GRACE
             if not self.alive():
                 return
             with contextlib.suppress(OSError, ValueError):
-                os.kill(int((self.folder / "process").read_text()), sign)
+                os.kill(int((self.folder / "process").read_text()), number)
             while self.alive() and time.monotonic() < deadline:
                 time.sleep(0.05)
 
     def outcome(self) -> dict[str, Any] | None:
-        """The event that ended it; none if it was interrupted."""
+        """The last event of a training that ended; None if it was interrupted."""
         last = None
         with contextlib.suppress(FileNotFoundError), self.events.open("rb") as file:
             file.seek(max(0, self.events.stat().st_size - 2**20))
             for line in file:
                 last = event_of(line) or last
-        return last if last is not None and last["event"] in ENDS else None
+        return last if last is not None and last["event"] in LAST_EVENTS else None
 
-    def complaint(self) -> str:
-        """Why it ended without a word, as far as it can be told."""
+    def failure(self) -> str:
+        """Why the process ended without a last event, as far as is known."""
         status = None if self.process is None else self.process.poll()
         with contextlib.suppress(OSError):
             lines = (self.folder / "stderr").read_text(errors="replace").strip().splitlines()
@@ -86,10 +87,11 @@ class TrainingJob:
                 return lines[-1].removeprefix("rivals: ")
         if status is not None and status < 0:
             name = signal.Signals(-status).name
-            return f"The training was ended from outside ({name}), perhaps for want of memory."
-        return f"The training ended unexpectedly; {self.folder / 'stderr'} says more."
+            return f"The training was killed ({name}), perhaps because memory was used up."
+        return f"The training ended unexpectedly; see {self.folder / 'stderr'}."
 
     def _end_broken_line(self) -> None:
+        """End the line that a killed process left incomplete."""
         with contextlib.suppress(FileNotFoundError), self.events.open("rb+") as file:
             if file.seek(0, os.SEEK_END) > 0:
                 file.seek(-1, os.SEEK_END)
@@ -98,7 +100,7 @@ class TrainingJob:
 
 
 def event_of(line: bytes) -> dict[str, Any] | None:
-    """The event on a line; none if the line is broken or not an event."""
+    """The event on a line; None if the line is incomplete or not an event."""
     try:
         event = json.loads(line)
     except ValueError:

@@ -1,11 +1,11 @@
-"""What the page is told as it happens, as server-sent events.
+"""Server-sent events for the page.
 
-model      what was learned; whenever the model changes
-state      pictures and trainings; whenever something of it changes
-training   a line of the training that runs, or of the last that ended; its id is `job:offset`
+model      facts of the model, whenever it changes
+state      pictures and trainings, whenever they change
+training   an event of the running or last training; its id is `job:offset`
 
-A page that lost its connection says the last id and goes on from there; a fresh one gets the past
-in few words.
+A page that lost its connection sends the last id and continues from there. A new page gets a
+shortened history.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 
+from rivals.web.open_model import accuracy_interval
 from rivals.web.training_job import event_of
 
 if TYPE_CHECKING:
     from rivals.web.service import Service
 
-PAUSE = 0.15  # seconds between two looks
-SILENCE = 15.0  # seconds after which a comment keeps the connection open
-SHOWN = 60  # steps of the past that are told
+INTERVAL = 0.15  # seconds between two checks for changes
+KEEP_ALIVE = 15.0  # seconds without events after which a comment is sent
+MAX_STEPS = 60  # step events in a shortened history
 
 Line = tuple[int, dict[str, Any]]  # the offset after it, the event
 
 
 def lines_after(path: Path, offset: int) -> tuple[list[Line], int]:
-    """Whole lines from `offset` on, and the offset after them."""
+    """The events on complete lines from `offset` on, and the offset after them."""
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -49,70 +50,74 @@ def lines_after(path: Path, offset: int) -> tuple[list[Line], int]:
     return found, offset
 
 
-def in_few_words(lines: list[Line]) -> list[Line]:
-    """The past: everything but steps, few of those, and winners with the last of them only."""
+def shortened(lines: list[Line]) -> list[Line]:
+    """All events except most of the steps; only the last step keeps its winners."""
     steps = [number for number, (_, event) in enumerate(lines) if event["event"] == "step"]
-    shown = set(steps[:: -(-len(steps) // SHOWN)] if steps else [])
-    told: list[Line] = []
+    chosen = set(steps[:: -(-len(steps) // MAX_STEPS)] if steps else [])
+    history: list[Line] = []
     for number, (offset, event) in enumerate(lines):
         if event["event"] != "step" or (steps and number == steps[-1]):
-            told.append((offset, event))
-        elif number in shown:
-            told.append((offset, {k: v for k, v in event.items() if k != "winners"}))
-    return told
+            history.append((offset, event))
+        elif number in chosen:
+            history.append((offset, {k: v for k, v in event.items() if k != "winners"}))
+    return history
 
 
 def position_of(last: str | None) -> tuple[int, int]:
-    """The job and the offset that a page has seen; (0, 0) if it has seen nothing."""
+    """The job and the offset in an event id; (0, 0) if there is none."""
     job, _, offset = (last or "").partition(":")
     if job.isdecimal() and offset.isdecimal() and len(last or "") < 40:
         return int(job), int(offset)
     return 0, 0
 
 
-def message(kind: str, data: Any, number: str | None = None) -> str:
+def sse(kind: str, data: Any, number: str | None = None) -> str:
+    """One server-sent event as text."""
     head = f"id: {number}\n" if number else ""
     return f"{head}event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
 
 
-def _training(job: int, line: Line) -> str:
+def training_text(job: int, line: Line) -> str:
+    """An event of a training; a held-out accuracy gets its 95 % interval."""
     offset, event = line
-    return message("training", {"job": job, **event}, f"{job}:{offset}")
+    if event["event"] == "validation":
+        event = {**event, "interval": accuracy_interval(event["accuracy"], event.get("held", 0))}
+    return sse("training", {"job": job, **event}, f"{job}:{offset}")
 
 
 async def read(path: Path, offset: int) -> tuple[list[Line], int]:
     return await run_in_threadpool(lines_after, path, offset)
 
 
-async def follow(desk: Service, last: str | None) -> AsyncIterator[str]:
-    """Everything that happens, until the server ends or the page goes."""
-    learned: Any = "unknown"
-    seen: Any = None
+async def follow(service: Service, last: str | None) -> AsyncIterator[str]:
+    """All events, until the server stops or the page disconnects."""
+    model_sent: Any = "nothing"
+    state_sent: Any = None
     number, offset = position_of(last)
-    quiet = 0.0
+    quiet = 0.0  # seconds since the last event
     yield "retry: 1000\n\n"
-    while not desk.closing.is_set():
-        told: list[str] = []
-        stamp, version = desk.known.stamp(), desk.version()
-        if stamp != learned:
-            learned = stamp
-            told.append(message("model", await run_in_threadpool(desk.known.facts)))
-        if version != seen:
-            seen = version
-            told.append(message("state", await run_in_threadpool(desk.state)))
-        job = desk.jobs.current()
+    while not service.closing.is_set():
+        texts: list[str] = []
+        stamp, version = service.open_model.stamp(), service.version()
+        if stamp != model_sent:
+            model_sent = stamp
+            texts.append(sse("model", await run_in_threadpool(service.open_model.facts)))
+        if version != state_sent:
+            state_sent = version
+            texts.append(sse("state", await run_in_threadpool(service.state)))
+        job = service.jobs.current()
         if job is not None:
-            if number:  # also what the last one said before another began
-                lines, offset = await read(desk.jobs.events(number), offset)
-                told += [_training(number, line) for line in lines]
+            if number:  # also the last events of one that has ended
+                lines, offset = await read(service.jobs.events(number), offset)
+                texts += [training_text(number, line) for line in lines]
             if job.id != number:
                 number = job.id
-                lines, offset = await read(desk.jobs.events(number), 0)
-                told += [_training(number, line) for line in in_few_words(lines)]
-        for text in told:
+                lines, offset = await read(service.jobs.events(number), 0)
+                texts += [training_text(number, line) for line in shortened(lines)]
+        for text in texts:
             yield text
-        quiet = 0.0 if told else quiet + PAUSE
-        if quiet > SILENCE:
+        quiet = 0.0 if texts else quiet + INTERVAL
+        if quiet > KEEP_ALIVE:
             quiet = 0.0
             yield ": still here\n\n"
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(INTERVAL)

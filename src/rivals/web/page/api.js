@@ -1,28 +1,28 @@
-// Talking to the server: words in the address, a picture as the body, one sentence when it fails.
+// Requests to the server: arguments in the query, a picture as the body; errors carry a message.
 
-export class Mistake extends Error {}
+export class RequestError extends Error {}
 
-export async function ask(method, path, words = {}, body = null) {
+export async function request(method, path, parameters = {}, body = null) {
   const query = new URLSearchParams();
-  for (const [key, value] of Object.entries(words)) {
+  for (const [key, value] of Object.entries(parameters)) {
     if (value !== null && value !== undefined) query.set(key, value);
   }
-  let answer;
+  let response;
   try {
-    answer = await fetch(`/api/${path}?${query}`, { method, body });
+    response = await fetch(`/api/${path}?${query}`, { method, body });
   } catch {
-    throw new Mistake("The server does not answer; start it again with rivals serve.");
+    throw new RequestError("The server does not answer; start it again with rivals serve.");
   }
-  if (answer.ok) return answer;
-  const told = await answer.json().catch(() => ({}));
-  throw new Mistake(told.sentence || `The server refused this (${answer.status}).`);
+  if (response.ok) return response;
+  const content = await response.json().catch(() => ({}));
+  throw new RequestError(content.message || `The server refused the request (${response.status}).`);
 }
 
-export const askJson = async (...words) => (await ask(...words)).json();
+export const requestJson = async (...parameters) => (await request(...parameters)).json();
 
-export const address = (path, words) => `/api/${path}?${new URLSearchParams(words)}`;
+export const address = (path, parameters) => `/api/${path}?${new URLSearchParams(parameters)}`;
 
-/** Follow what happens; goes on where it stopped after a lost connection or a hidden tab. */
+/** Subscribe to events; continues where it stopped after a lost connection or a hidden tab. */
 export function follow({ state, training, lost }) {
   let source = null;
   let last = "";
@@ -45,16 +45,16 @@ export function follow({ state, training, lost }) {
       source.close();
       source = null;
       clearTimeout(timer);
-      timer = setTimeout(again, 700);
+      timer = setTimeout(reconnect, 700);
     });
   };
-  const again = async () => {
+  const reconnect = async () => {
     try {
-      await ask("GET", "state");
+      await request("GET", "state");
       open();
-    } catch (mistake) {
-      lost(mistake.message);
-      timer = setTimeout(again, 1500);
+    } catch (error) {
+      lost(error.message);
+      timer = setTimeout(reconnect, 1500);
     }
   };
   document.addEventListener("visibilitychange", () => {

@@ -1,4 +1,4 @@
-// The camera as a source of square pictures.
+// Square pictures from the camera.
 
 import { squared } from "./pad.js";
 
@@ -12,11 +12,11 @@ export class Camera {
     this.stream = null;
   }
 
-  /** Start it; an Error has a sentence for the user. */
+  /** Start it; the message of an Error is for the user. */
   async start() {
     if (!navigator.mediaDevices?.getUserMedia) {
       throw new Error(
-        "A browser lends its camera only to pages on this machine or over https; take pictures with the device's own camera and add them as files.",
+        "Browsers allow the camera only on the same machine or over https; take pictures with the camera of the device and add them as files.",
       );
     }
     try {

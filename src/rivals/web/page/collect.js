@@ -1,33 +1,33 @@
-// Step 1: pictures by class, from files, folders, drawings and the camera.
+// Step 1: collect pictures by class from files, folders, drawings and the camera.
 
-import { address, ask, askJson } from "./api.js";
-import { byId, count, h, icon, keyed, say, speak, takesDrops } from "./dom.js";
+import { address, request, requestJson } from "./api.js";
+import { acceptDrops, announce, byId, count, h, icon, keyed, showMessage } from "./dom.js";
 import { chosen, dropped } from "./folders.js";
 import { Drawing, Filming } from "./sources.js";
 import { upload } from "./upload.js";
 
 const FEW = 12; // thumbnails of a class
-const MOST = 1000; // of them if all are asked for
+const MOST = 1000; // thumbnails if all are requested
 const KEY = "rivals.task";
 
 export class Collect {
   constructor(changed) {
-    this.changed = changed; // told when another task is looked at
+    this.changed = changed; // called when another task is selected
     this.state = null;
-    this.fresh = null; // a task that was just made or renamed
+    this.created = null; // a new or renamed task that the server has not sent yet
     this.renaming = false;
     this.selected = localStorage.getItem(KEY);
     this.field = byId("task-name");
     this.field.addEventListener("change", () => this.name());
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
-      event.preventDefault(); // it would reach the form that the focus goes to
+      event.preventDefault(); // or it would submit the form that gets the focus
       byId("class-name")?.focus();
     });
-    takesDrops(byId("collect"), async (transfer) => this.takeFolders(await dropped(transfer)));
+    acceptDrops(byId("collect"), async (transfer) => this.addFolders(await dropped(transfer)));
     byId("choose-folder").addEventListener("click", () => byId("folder-input").click());
     byId("folder-input").addEventListener("change", (event) => {
-      this.takeFolders(chosen(event.target.files));
+      this.addFolders(chosen(event.target.files));
       event.target.value = "";
     });
     this.addCard = this.makeAddCard();
@@ -48,8 +48,8 @@ export class Collect {
     if (task === null) localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, task);
     this.field.value = task ?? "";
-    say(byId("task-sentence"), "");
-    say(byId("left-out"), "");
+    showMessage(byId("task-error"), "");
+    showMessage(byId("left-out"), "");
     this.update(this.state);
     this.changed();
   }
@@ -58,8 +58,8 @@ export class Collect {
     const first = this.state === null;
     this.state = state;
     const names = state.collected.map((each) => each.task);
-    if (names.includes(this.fresh)) this.fresh = null;
-    if (this.selected !== null && this.selected !== this.fresh && !this.renaming && !names.includes(this.selected)) {
+    if (names.includes(this.created)) this.created = null;
+    if (this.selected !== null && this.selected !== this.created && !this.renaming && !names.includes(this.selected)) {
       this.selected = null;
       if (this.field.value && document.activeElement !== this.field) this.field.value = "";
     }
@@ -96,28 +96,28 @@ export class Collect {
       id: "class-name", type: "text", maxLength: 60, autocomplete: "off", spellcheck: false,
       placeholder: "For example: circle", "aria-label": "Name of a new class",
     });
-    const sentence = h("p.sentence", { role: "alert", hidden: true });
+    const message = h("p.error", { role: "alert", hidden: true });
     const form = h("form.class.add", {
       onsubmit: async (event) => {
         event.preventDefault();
         try {
-          say(sentence, "");
+          showMessage(message, "");
           if (this.current?.classes.some((each) => each.name === field.value.trim())) {
-            say(sentence, `There is a class '${field.value.trim()}' already; choose another name.`);
+            showMessage(message, `There is already a class '${field.value.trim()}'; choose another name.`);
             return;
           }
           await this.addClass(field.value);
           field.value = "";
           field.focus();
-        } catch (mistake) {
-          say(sentence, mistake.message);
+        } catch (error) {
+          showMessage(message, error.message);
         }
       },
-    }, h("span.caption", {}, "Add a class"), h("div.row", {}, field, h("button", { type: "submit" }, "Add")), sentence);
+    }, h("span.caption", {}, "Add a class"), h("div.row", {}, field, h("button", { type: "submit" }, "Add")), message);
     return form;
   }
 
-  /** The task that pictures go to; asks for a name if it has none. */
+  /** The name of the selected task; an Error if it has none yet. */
   taskName() {
     const name = this.selected ?? this.field.value.trim();
     if (!name) {
@@ -128,14 +128,14 @@ export class Collect {
   }
 
   async addClass(name) {
-    const made = await askJson("PUT", "class", { task: this.taskName(), name });
+    const made = await requestJson("PUT", "class", { task: this.taskName(), name });
     if (this.selected !== made.task) this.goTo(made.task);
     return made.name;
   }
 
-  /** Look at a task of which the server may or may not have told already. */
+  /** Select a task that the server may not have sent yet. */
   goTo(task) {
-    this.selected = this.fresh = task;
+    this.selected = this.created = task;
     localStorage.setItem(KEY, task);
     this.field.value = task;
     this.update(this.state);
@@ -143,32 +143,32 @@ export class Collect {
   }
 
   makeClass(name) {
-    const act = (words) => ({ type: "button", ...words });
+    const button = (properties) => ({ type: "button", ...properties });
     const field = h("input.class-title", { value: name, maxLength: 60, "aria-label": `Name of the class ${name}`, spellcheck: false });
-    const sentence = h("p.sentence", { role: "alert", hidden: true });
+    const message = h("p.error", { role: "alert", hidden: true });
     const input = h("input", { type: "file", multiple: true, accept: "image/*", hidden: true, "aria-label": `Pictures of ${name}` });
     const attempt = async (what) => {
       try {
-        say(sentence, "");
+        showMessage(message, "");
         await what();
-      } catch (mistake) {
-        say(sentence, mistake.message);
+      } catch (error) {
+        showMessage(message, error.message);
         field.value = name;
       }
     };
-    field.addEventListener("change", () => attempt(() => ask("PATCH", "class", { task: this.selected, name, to: field.value })));
+    field.addEventListener("change", () => attempt(() => request("PATCH", "class", { task: this.selected, name, to: field.value })));
     input.addEventListener("change", () => { this.upload(name, [...input.files]); input.value = ""; });
     const card = h("div.class", { role: "group", "aria-label": `Class ${name}` },
       h("div.class-head", {}, field, h("span.count"),
-        h("button.quiet.icon", act({ "aria-label": `Remove the class ${name}`, title: "Remove",
-          onclick: () => attempt(() => ask("DELETE", "class", { task: this.selected, name })) }), icon("close"))),
+        h("button.quiet.icon", button({ "aria-label": `Remove the class ${name}`, title: "Remove",
+          onclick: () => attempt(() => request("DELETE", "class", { task: this.selected, name })) }), icon("close"))),
       h("div.thumbs"),
       h("div.row.sources", {},
-        h("button", act({ onclick: () => input.click() }), icon("file"), "Files"),
-        h("button", act({ onclick: () => this.drawing.open(name) }), icon("draw"), "Draw"),
-        h("button", act({ onclick: () => this.filming.open(name) }), icon("camera"), "Camera"), input),
-      sentence);
-    takesDrops(card, async (transfer) => {
+        h("button", button({ onclick: () => input.click() }), icon("file"), "Files"),
+        h("button", button({ onclick: () => this.drawing.open(name) }), icon("draw"), "Draw"),
+        h("button", button({ onclick: () => this.filming.open(name) }), icon("camera"), "Camera"), input),
+      message);
+    acceptDrops(card, async (transfer) => {
       const found = await dropped(transfer);
       this.upload(name, [...found.loose, ...[...found.classes.values()].flat()]);
     });
@@ -192,7 +192,7 @@ export class Collect {
       (each) => each === null
         ? h("button.more", { type: "button", onclick: () => this.showAll(card, name) })
         : h("button.thumb", { type: "button", "aria-label": `Remove a picture of ${name}`, title: "Remove",
-            onclick: (event) => { event.currentTarget.disabled = true; ask("DELETE", "class", { task, name, picture: each }).catch(() => {}); } },
+            onclick: (event) => { event.currentTarget.disabled = true; request("DELETE", "class", { task, name, picture: each }).catch(() => {}); } },
             h("img", { alt: "", loading: "lazy", src: address("picture", { task, name, picture: each }) })),
       (node, each) => {
         if (each !== null) return;
@@ -203,36 +203,36 @@ export class Collect {
 
   async showAll(card, name) {
     try {
-      card.all = (await askJson("GET", "pictures", { task: this.selected, name })).reverse().slice(0, MOST);
+      card.all = (await requestJson("GET", "pictures", { task: this.selected, name })).reverse().slice(0, MOST);
       this.showThumbs(card, name, card.all);
     } catch {
-      card.all = null; // renamed or removed meanwhile
+      card.all = null; // the class was renamed or removed meanwhile
     }
   }
 
   // Uploads ------------------------------------------------------------------------------------
 
   async name() {
-    const sentence = byId("task-sentence");
-    say(sentence, "");
+    const message = byId("task-error");
+    showMessage(message, "");
     if (this.selected === null || !this.current) return;
     this.renaming = true;
     try {
-      this.goTo((await askJson("PATCH", "class", { task: this.selected, to: this.field.value })).name);
-    } catch (mistake) {
-      say(sentence, mistake.message);
+      this.goTo((await requestJson("PATCH", "class", { task: this.selected, to: this.field.value })).name);
+    } catch (error) {
+      showMessage(message, error.message);
       this.field.value = this.selected;
     }
     this.renaming = false;
   }
 
-  async takeFolders(found) {
-    const sentence = byId("task-sentence");
-    say(sentence, "");
+  async addFolders(found) {
+    const message = byId("task-error");
+    showMessage(message, "");
     if (!found.classes.size) {
-      say(sentence, found.loose.length
-        ? "Here goes a folder with a folder for each class; drop single pictures onto a class."
-        : "There was no picture in what you dropped.");
+      showMessage(message, found.loose.length
+        ? "Drop a folder that has a subfolder for each class here; drop single pictures onto a class."
+        : "No files were found in what you dropped.");
       return;
     }
     try {
@@ -244,9 +244,9 @@ export class Collect {
       const sets = [];
       for (const [name, files] of found.classes) sets.push([await this.addClass(name), files]);
       await this.send(sets.flatMap(([name, files]) => files.map((file) => [name, file])));
-      if (found.loose.length) this.leave([`${count(found.loose.length, "file")} lay in no class's folder.`]);
-    } catch (mistake) {
-      say(sentence, mistake.message);
+      if (found.loose.length) this.showRefused([`${count(found.loose.length, "file")} outside the folders of classes ${found.loose.length === 1 ? "was" : "were"} ignored.`]);
+    } catch (error) {
+      showMessage(message, error.message);
     }
   }
 
@@ -254,19 +254,19 @@ export class Collect {
     return this.send(files.map((file) => [name, file]));
   }
 
-  /** Send [class, file] pairs; those that cannot be used are named with the reason. */
+  /** Upload [class, file] pairs; refused files are listed with the reason. */
   async send(pairs) {
-    say(byId("left-out"), "");
-    const refused = await upload(this.selected, pairs, this.state.limits.picture, byId("collect-progress"));
-    speak(`${count(pairs.length - refused.length, "picture")} added.`);
-    if (refused.length) this.leave(refused);
+    showMessage(byId("left-out"), "");
+    const refused = await upload(this.selected, pairs, this.state.limits.picture_bytes, byId("collect-progress"));
+    announce(`${count(pairs.length - refused.length, "picture")} added.`);
+    if (refused.length) this.showRefused(refused);
   }
 
-  leave(sentences) {
+  showRefused(messages) {
     const node = byId("left-out");
     node.hidden = false;
-    const [first, ...others] = sentences;
-    node.replaceChildren(h("p.sentence", {}, first));
+    const [first, ...others] = messages;
+    node.replaceChildren(h("p.error", {}, first));
     if (others.length) {
       node.append(h("details", {}, h("summary", {}, `${count(others.length, "other file")} left out`),
         h("ul", {}, ...others.slice(0, 200).map((each) => h("li", {}, each)))));

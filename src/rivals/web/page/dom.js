@@ -1,6 +1,6 @@
-// Small words for building the page. Text is always text: nothing from outside becomes markup.
+// Helpers to build the page. Text is always inserted as text, never as markup.
 
-/** An element: h("p.note", {id: "x"}, "text", child). Properties that start with "on" listen. */
+/** An element: h("p.note", {id: "x"}, "text", child). Properties that start with "on" are event listeners. */
 export function h(what, properties = {}, ...children) {
   const [tag, ...classes] = what.split(".");
   const node = document.createElement(tag);
@@ -27,7 +27,7 @@ export function icon(name) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** Children of `parent` for `items`, each made once and kept by its key, so that focus stays. */
+/** Children of `parent` for `items`, each created once and kept by its key, so that it keeps the focus. */
 export function keyed(parent, items, key, make, update) {
   const old = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let before = parent.firstElementChild;
@@ -46,20 +46,42 @@ export function keyed(parent, items, key, make, update) {
   for (const child of old.values()) child.remove();
 }
 
-/** One sentence, where it belongs; none hides it. */
-export function say(node, sentence) {
-  node.textContent = sentence || "";
-  node.hidden = !sentence;
+/** Show a message in `node`; an empty one hides it. */
+export function showMessage(node, message) {
+  node.textContent = message || "";
+  node.hidden = !message;
 }
 
-/** Tell a screen reader something that others see. */
-export function speak(sentence) {
-  const node = byId("spoken");
-  if (node.textContent !== sentence) node.textContent = sentence;
+/** Announce to a screen reader what others can see. */
+export function announce(message) {
+  const node = byId("announcements");
+  if (node.textContent !== message) node.textContent = message;
 }
 
 export const count = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many || one + "s"}`;
-export const percent = (share) => `${(100 * share).toFixed(share > 0.9995 || share === 0 ? 0 : 1)} %`;
+export const percent = (share) => `${(100 * share).toFixed(share >= 0.9995 || share === 0 ? 0 : 1)} %`;
+
+/**
+ * An accuracy in percent and its 95 % interval: ["75 %", "± 9"], or ["100 %", "(34 to 100)"] near
+ * 0 and 100 %, where the interval is not symmetric.
+ */
+export function accuracyParts(accuracy, interval) {
+  if (!interval) return [`${accuracy.toFixed(1)} %`, ""];
+  const [low, high] = interval;
+  const half = (high - low) / 2;
+  const digits = half < 1 ? 1 : 0;
+  const symmetric = accuracy - half >= 0 && accuracy + half <= 100;
+  const range = symmetric ? `± ${half.toFixed(digits)}` : `(${low.toFixed(digits)} to ${high.toFixed(digits)})`;
+  return [`${accuracy.toFixed(digits)} %`, range];
+}
+
+export const accuracyText = (accuracy, interval) => accuracyParts(accuracy, interval).join(" ").trim();
+
+/** The same for a large figure: the interval is smaller. */
+export function accuracyNodes(accuracy, interval) {
+  const [value, range] = accuracyParts(accuracy, interval);
+  return range ? [`${value} `, h("small", {}, range)] : [value];
+}
 
 export function bytes(number) {
   if (number < 1000) return `${number} B`;
@@ -75,8 +97,8 @@ export function duration(seconds) {
   return `${Math.floor(whole / 3600)} h ${Math.round((whole % 3600) / 60)} min`;
 }
 
-/** Let `node` take what is dropped on it; `take` gets the DataTransfer. */
-export function takesDrops(node, take) {
+/** Accept files that are dropped on `node`; `handle` gets the DataTransfer. */
+export function acceptDrops(node, handle) {
   let depth = 0;
   const mark = (on) => node.classList.toggle("over", on);
   node.addEventListener("dragenter", (event) => { event.preventDefault(); depth += 1; mark(true); });
@@ -87,6 +109,6 @@ export function takesDrops(node, take) {
     event.stopPropagation();
     depth = 0;
     mark(false);
-    take(event.dataTransfer);
+    handle(event.dataTransfer);
   });
 }

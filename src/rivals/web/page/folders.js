@@ -1,4 +1,4 @@
-// What was dropped or chosen, as classes: {task, classes: Map(name → files), loose: files}.
+// Dropped or chosen files by class: {name of the task, classes: Map(name → files), loose: files}.
 
 const IGNORED = /^(\.|thumbs\.db$|desktop\.ini$)/i;
 
@@ -14,7 +14,7 @@ const readAll = async (folder) => {
 
 const fileOf = (entry) => new Promise((done, fail) => entry.file(done, fail));
 
-/** [path from the dropped thing on, file] for everything that was dropped, at most two folders deep. */
+/** Add [path parts, file] for every file in a dropped entry, at most two folders deep, to `found`. */
 async function walk(entry, path, found) {
   if (IGNORED.test(entry.name)) return;
   if (entry.isFile) found.push([[...path, entry.name], await fileOf(entry)]);
@@ -25,16 +25,16 @@ async function walk(entry, path, found) {
 
 export async function dropped(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  if (!entries.length) return sorted([...transfer.files].map((file) => [[file.name], file]));
+  if (!entries.length) return byClass([...transfer.files].map((file) => [[file.name], file]));
   const found = [];
   for (const entry of entries) await walk(entry, [], found);
-  return sorted(found);
+  return byClass(found);
 }
 
 export const chosen = (files) =>
-  sorted([...files].map((file) => [(file.webkitRelativePath || file.name).split("/"), file]));
+  byClass([...files].map((file) => [(file.webkitRelativePath || file.name).split("/"), file]));
 
-function sorted(found) {
+function byClass(found) {
   const task = { name: null, classes: new Map(), loose: [] };
   for (const [path, file] of found) {
     if (path.some((part) => IGNORED.test(part))) continue;

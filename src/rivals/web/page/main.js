@@ -1,22 +1,22 @@
-// The page: three views, one state that the server tells, and its views brought up to date with it.
+// The page: three views of one state, which the server sends.
 
 import { follow } from "./api.js";
 import { Collect } from "./collect.js";
-import { byId, say } from "./dom.js";
-import { Take } from "./take.js";
+import { byId, showMessage } from "./dom.js";
+import { Download } from "./download.js";
 import { Tasks } from "./tasks.js";
 import { Train } from "./train.js";
 import { Try } from "./try.js";
 
-let parts = {}; // of the state, until both have come
+let parts = {}; // of the state, until both have arrived
 let state = null;
 const collect = new Collect(() => { if (state) train.update(state); });
 const train = new Train(collect);
-const take = new Take();
+const download = new Download();
 const tries = new Try();
 const tasks = new Tasks({
-  tries: (task) => { tries.choose(task); location.hash = "try"; },
-  takes: (task) => { location.hash = "teach"; setTimeout(() => take.choose(task)); },
+  onTry: (task) => { tries.choose(task); location.hash = "try"; },
+  onDownload: (task) => { location.hash = "teach"; setTimeout(() => download.choose(task)); },
 });
 
 function show() {
@@ -32,24 +32,24 @@ function show() {
   if (view !== "try") tries.leave();
   tasks.visible = view === "tasks";
   if (tasks.visible && state) tasks.maps();
-  train.competition?.lay();
+  train.winnerMap?.layout();
 }
 
 addEventListener("hashchange", show);
-addEventListener("dragover", (event) => event.preventDefault()); // a missed drop must not leave the page
+addEventListener("dragover", (event) => event.preventDefault()); // a drop beside a target must not open the file
 addEventListener("drop", (event) => event.preventDefault());
 show();
 
 follow({
-  state: (told) => {
-    parts = { ...parts, ...told };
+  state: (received) => {
+    parts = { ...parts, ...received };
     if (!parts.tasks || !parts.trainings) return;
     state = parts;
     byId("model").textContent = state.model;
     document.title = `${state.model} · rivals`;
-    for (const part of [collect, train, take, tries, tasks]) part.update(state);
+    for (const part of [collect, train, download, tries, tasks]) part.update(state);
     document.body.classList.add("ready");
   },
-  training: (event) => train.tell(event),
-  lost: (sentence) => say(byId("banner"), sentence),
+  training: (event) => train.handle(event),
+  lost: (message) => showMessage(byId("banner"), message),
 });

@@ -1,17 +1,17 @@
-// A sheet to draw on, with mouse, finger or pen. What is drawn is black on white, 64 × 64 pixels.
+// A canvas to draw on with mouse, finger or pen: black on white, stored with 64 × 64 pixels.
 
-const INSIDE = 320;
-const STORED = 64;
-const WIDTH = 18;
+const SIDE = 320; // pixels of the canvas
+const STORED = 64; // pixels of the picture
+const LINE_WIDTH = 18;
 
 export class Pad {
   constructor(label, changed = () => {}) {
     this.canvas = document.createElement("canvas");
-    this.canvas.width = this.canvas.height = INSIDE;
+    this.canvas.width = this.canvas.height = SIDE;
     this.canvas.className = "pad";
     this.canvas.setAttribute("role", "img");
     this.canvas.setAttribute("aria-label", label);
-    this.ink = this.canvas.getContext("2d");
+    this.context = this.canvas.getContext("2d");
     this.changed = changed;
     this.last = null;
     this.clear();
@@ -23,14 +23,14 @@ export class Pad {
   }
 
   clear() {
-    this.ink.fillStyle = "#fff";
-    this.ink.fillRect(0, 0, INSIDE, INSIDE);
+    this.context.fillStyle = "#fff";
+    this.context.fillRect(0, 0, SIDE, SIDE);
     this.empty = true;
   }
 
   at(event) {
     const box = this.canvas.getBoundingClientRect();
-    return [((event.clientX - box.left) / box.width) * INSIDE, ((event.clientY - box.top) / box.height) * INSIDE];
+    return [((event.clientX - box.left) / box.width) * SIDE, ((event.clientY - box.top) / box.height) * SIDE];
   }
 
   down(event) {
@@ -46,28 +46,28 @@ export class Pad {
   }
 
   line(to) {
-    Object.assign(this.ink, { strokeStyle: "#111", lineWidth: WIDTH, lineCap: "round", lineJoin: "round" });
-    this.ink.beginPath();
-    this.ink.moveTo(...this.last);
-    this.ink.lineTo(to[0] + 0.01, to[1]);
-    this.ink.stroke();
+    Object.assign(this.context, { strokeStyle: "#111", lineWidth: LINE_WIDTH, lineCap: "round", lineJoin: "round" });
+    this.context.beginPath();
+    this.context.moveTo(...this.last);
+    this.context.lineTo(to[0] + 0.01, to[1]);
+    this.context.stroke();
     this.last = to;
     this.empty = false;
     this.changed();
   }
 
   picture() {
-    return squared(this.canvas, INSIDE, INSIDE, STORED, "image/png");
+    return squared(this.canvas, SIDE, SIDE, STORED, "image/png");
   }
 }
 
-/** The middle square of a drawing or a video, as the bytes of a small picture. */
+/** The central square of a drawing or a video as a small picture file. */
 export function squared(source, width, height, side, type) {
   const small = document.createElement("canvas");
   small.width = small.height = side;
-  const ink = small.getContext("2d");
-  ink.imageSmoothingQuality = "high";
+  const context = small.getContext("2d");
+  context.imageSmoothingQuality = "high";
   const edge = Math.min(width, height);
-  ink.drawImage(source, (width - edge) / 2, (height - edge) / 2, edge, edge, 0, 0, side, side);
+  context.drawImage(source, (width - edge) / 2, (height - edge) / 2, edge, edge, 0, 0, side, side);
   return new Promise((done) => small.toBlob(done, type, 0.92));
 }

@@ -1,31 +1,31 @@
-// Dialogs that make pictures for a class: a sheet to draw on, and the camera.
+// Dialogs that add pictures to a class: drawing, and the camera.
 
-import { askJson } from "./api.js";
+import { requestJson } from "./api.js";
 import { Camera } from "./camera.js";
-import { byId, count, h, icon, keyed, say } from "./dom.js";
+import { byId, count, h, icon, keyed, showMessage } from "./dom.js";
 import { Pad } from "./pad.js";
 
-/** The dialog around a pad or a camera: one class is chosen, pictures are added to it. */
+/** A dialog with a drawing pad or a camera; pictures are added to the chosen class. */
 class Source {
-  constructor(collect, dialog, title, main, addWord) {
+  constructor(collect, dialog, title, main, addLabel) {
     this.collect = collect;
     this.dialog = byId(dialog);
     this.title = title;
     this.chips = h("div.chips", { role: "group", "aria-label": "Class" });
     this.tally = h("p.note", { role: "status" });
-    this.sentence = h("p.sentence", { role: "alert", hidden: true });
-    this.add = h("button.primary", { type: "button", onclick: () => this.keep() }, addWord);
+    this.error = h("p.error", { role: "alert", hidden: true });
+    this.add = h("button.primary", { type: "button", onclick: () => this.keep() }, addLabel);
     this.head = h("h2", { id: dialog.replace("-dialog", "-title") });
     this.buttons = h("div.row.end", {});
     this.dialog.append(
       h("div.dialog-head", {}, this.head, h("button.quiet.icon", { type: "button", "aria-label": "Close", onclick: () => this.dialog.close() }, icon("close"))),
-      this.chips, main, this.sentence, this.tally, this.buttons);
+      this.chips, main, this.error, this.tally, this.buttons);
     this.dialog.addEventListener("close", () => this.closed());
   }
 
   open(name) {
     this.class = name;
-    say(this.sentence, "");
+    showMessage(this.error, "");
     this.show();
     this.dialog.showModal();
   }
@@ -40,15 +40,15 @@ class Source {
     this.tally.textContent = here ? count(here.count, "picture") : "";
   }
 
-  async send(picture, said) {
-    say(this.sentence, "");
+  async send(picture, filename) {
+    showMessage(this.error, "");
     try {
-      const words = { task: this.collect.selected, name: this.class, said };
-      const stored = await askJson("POST", "picture", words, picture);
-      if (this.class === words.name) this.tally.textContent = count(stored.count, "picture");
+      const parameters = { task: this.collect.selected, name: this.class, filename };
+      const stored = await requestJson("POST", "picture", parameters, picture);
+      if (this.class === parameters.name) this.tally.textContent = count(stored.count, "picture");
       return true;
-    } catch (mistake) {
-      say(this.sentence, mistake.message);
+    } catch (error) {
+      showMessage(this.error, error.message);
       return false;
     }
   }
@@ -58,7 +58,7 @@ class Source {
 
 export class Drawing extends Source {
   constructor(collect) {
-    const pad = new Pad("A sheet to draw on");
+    const pad = new Pad("Drawing area");
     super(collect, "pad-dialog", "Draw", pad.canvas, "Add and draw the next");
     this.pad = pad;
     this.buttons.append(h("button", { type: "button", onclick: () => pad.clear() }, "Clear"), this.add);
@@ -69,7 +69,7 @@ export class Drawing extends Source {
 
   async keep() {
     if (this.pad.empty) {
-      say(this.sentence, "The sheet is empty; draw something first.");
+      showMessage(this.error, "The drawing is empty; draw something first.");
       return;
     }
     const picture = await this.pad.picture();
@@ -91,7 +91,7 @@ export class Filming extends Source {
     this.holding = 0;
     const hold = () => { clearInterval(this.holding); this.holding = setInterval(() => this.keep(), 350); };
     const release = () => { clearInterval(this.holding); this.holding = 0; };
-    this.add.addEventListener("pointerdown", hold); // held down, it takes several
+    this.add.addEventListener("pointerdown", hold); // holding the button takes several pictures
     for (const end of ["pointerup", "pointerleave", "pointercancel"]) this.add.addEventListener(end, release);
   }
 
@@ -102,7 +102,7 @@ export class Filming extends Source {
       await this.camera.start();
       this.add.disabled = false;
     } catch (error) {
-      say(this.sentence, error.message);
+      showMessage(this.error, error.message);
     }
   }
 

@@ -1,16 +1,16 @@
-// Everything that was learned: how good, how large, who won; and dropping it.
+// All learned tasks with accuracy, size and winners; drop a task.
 
-import { ask, askJson } from "./api.js";
-import { Competition } from "./competition.js";
-import { byId, bytes, count, duration, h, icon, keyed, say } from "./dom.js";
+import { request, requestJson } from "./api.js";
+import { accuracyNodes, byId, bytes, count, duration, h, icon, keyed, showMessage } from "./dom.js";
+import { WinnerMap } from "./winner_map.js";
 
-const SHOWN = 40; // winner maps that are fetched
+const MAPS = 40; // winner maps that are requested, at most
 
 export class Tasks {
-  constructor({ tries, takes }) {
-    this.tries = tries;
-    this.takes = takes;
-    this.winners = new Map(); // by task and how often it was learned
+  constructor({ onTry, onDownload }) {
+    this.onTry = onTry;
+    this.onDownload = onDownload;
+    this.winners = new Map(); // by task and how often it was trained
     this.list = byId("task-list");
     this.dialog = byId("drop-dialog");
     this.visible = false;
@@ -19,7 +19,7 @@ export class Tasks {
   update(state) {
     this.state = state;
     this.overview();
-    // What a card says of other tasks changes with them: then it is made anew.
+    // A card also describes other tasks; it is made again when they change.
     const others = (task) => JSON.stringify([task.inherited_from, state.overlap?.[state.tasks.indexOf(task)]]);
     keyed(this.list, state.tasks, (task) => this.key(task) + others(task), (task) => this.card(task));
     if (this.visible) this.maps();
@@ -30,14 +30,14 @@ export class Tasks {
   }
 
   overview() {
-    const { tasks, room, damage } = this.state;
+    const { tasks, room, error } = this.state;
     const node = byId("overview");
-    if (damage) {
-      node.replaceChildren(h("p.sentence", {}, damage));
+    if (error) {
+      node.replaceChildren(h("p.error", {}, error));
       return;
     }
     if (!tasks.length) {
-      node.replaceChildren(h("div.card", {}, h("p.note", {}, "Nothing yet. What you teach appears here, with its size, its accuracy and a map of the units that won it.")));
+      node.replaceChildren(h("div.card", {}, h("p.note", {}, "Nothing yet. Learned tasks appear here with their accuracy, their size and a map of their winning units.")));
       return;
     }
     const all = tasks.reduce((sum, task) => sum + task.bytes, 0);
@@ -47,7 +47,7 @@ export class Tasks {
       h("div.fact", {}, h("b", {}, String(tasks.length)), h("span", {}, tasks.length === 1 ? "task" : "tasks")),
       h("div.fact", {}, h("b", {}, String(classes)), h("span", {}, "classes")),
       h("div.fact", {}, h("b", {}, bytes(all)), h("span", {}, "on disk")),
-      h("div.room", {}, h("span.caption", {}, "Room left, layer by layer"),
+      h("div.room", {}, h("span.caption", {}, "Free connections in each layer"),
         ...shares.map(([, share], number) => h("div.layer-room", { role: "img", "aria-label": `Layer ${number + 1}: ${Math.round(100 * share)} % free` },
           h("div.bar", {}, bar(share)), h("span", {}, `${Math.round(100 * share)} %`))))));
   }
@@ -57,35 +57,35 @@ export class Tasks {
     const row = this.state.overlap?.[this.state.tasks.indexOf(task)];
     const shares = row && others.length ? this.nearest(task, row) : null;
     const facts = [`${count(task.images, "picture")}`, `${count(task.weights, "weight")}`, bytes(task.bytes), duration(task.seconds)];
-    if (task.refined) facts.push(`learned ${task.refined + 1} times`);
+    if (task.refined) facts.push(`trained ${task.refined + 1} times`);
     return h("article.card.task", { "aria-label": `Task ${task.name}` },
       h("div.row.spread.top-row", {},
         h("div", {}, h("h2", {}, task.name), h("p.chips.small", {}, ...task.classes.slice(0, 24).map((name) => h("span.tag", {}, name)),
           task.classes.length > 24 ? h("span.tag", {}, `+${task.classes.length - 24}`) : null)),
-        h("div.score", {}, h("b", {}, `${task.accuracy.toFixed(1)} %`), h("span", {}, "right on held-out pictures"))),
+        h("div.score", {}, h("b", {}, ...accuracyNodes(task.accuracy, task.interval)), h("span", {}, `on ${count(task.held, "held-out picture")}`))),
       h("p.note", {}, facts.join(" · ")),
-      task.inherited_from.length ? h("p.note", {}, `Began with what ${names(task.inherited_from)} had learned.`) : null,
+      task.inherited_from.length ? h("p.note", {}, `Started from the weights of ${names(task.inherited_from)}.`) : null,
       h("div.map", { "data-map": task.name }),
       shares ? h("p.note", {}, shares) : null,
       h("div.row.end", {},
-        h("button", { type: "button", onclick: () => this.tries(task.name) }, icon("try"), "Try"),
-        h("button", { type: "button", onclick: () => this.takes(task.name) }, icon("down"), "Take away"),
-        h("button.danger", { type: "button", onclick: () => this.ask(task) }, icon("drop"), "Drop")));
+        h("button", { type: "button", onclick: () => this.onTry(task.name) }, icon("try"), "Try"),
+        h("button", { type: "button", onclick: () => this.onDownload(task.name) }, icon("down"), "Download"),
+        h("button.danger", { type: "button", onclick: () => this.confirmDrop(task) }, icon("drop"), "Drop")));
   }
 
   nearest(task, row) {
     const near = this.state.tasks.map((each, number) => [row[number], each.name]).filter(([, name]) => name !== task.name).sort((a, b) => b[0] - a[0])[0];
-    return `Shares ${near[0].toFixed(0)} % of its winners with ${near[1]}; open dots are units that other tasks won, too.`;
+    return `${near[0].toFixed(0)} % of its winners are also winners of ${near[1]}. Open dots are units that other tasks use, too.`;
   }
 
   async maps() {
-    const wanted = this.state.tasks.slice(-SHOWN);
+    const wanted = this.state.tasks.slice(-MAPS);
     for (const task of wanted) {
       if (this.winners.has(this.key(task))) continue;
       try {
-        this.winners.set(this.key(task), await askJson("GET", "winners", { task: task.name }));
+        this.winners.set(this.key(task), await requestJson("GET", "winners", { task: task.name }));
       } catch {
-        return; // dropped meanwhile; the next state tells
+        return; // the task was dropped meanwhile; an update follows
       }
     }
     const found = wanted.map((task) => [task, this.winners.get(this.key(task))]).filter(([, won]) => won);
@@ -94,33 +94,33 @@ export class Tasks {
       if (!place) continue;
       const others = found.filter(([other]) => other.name !== task.name).map(([, each]) => each.winners);
       const shared = won.winners.map((layer, number) => layer.map((unit, block) => others.some((each) => each[number]?.[block] === unit)));
-      if (!place.competition) {
-        place.competition = new Competition(won.winners.map((layer, number) => ({ blocks: layer.length, units: won.units[number] })), true);
-        place.replaceChildren(place.competition.node);
+      if (!place.winnerMap) {
+        place.winnerMap = new WinnerMap(won.winners.map((layer, number) => ({ blocks: layer.length, units: won.units[number] })), true);
+        place.replaceChildren(place.winnerMap.node);
       }
-      place.competition.tell(won.winners, { settled: true, shared });
-      place.competition.lay();
+      place.winnerMap.update(won.winners, { shared });
+      place.winnerMap.layout();
     }
   }
 
-  ask(task) {
+  confirmDrop(task) {
     const heirs = this.state.tasks.filter((each) => each.inherited_from.includes(task.name)).map((each) => each.name);
-    const sentence = h("p.sentence", { role: "alert", hidden: true });
+    const message = h("p.error", { role: "alert", hidden: true });
     const drop = h("button.primary.danger", { type: "button", onclick: async () => {
       drop.disabled = true;
       try {
-        await ask("DELETE", "task", { task: task.name });
+        await request("DELETE", "task", { task: task.name });
         this.dialog.close();
-      } catch (mistake) {
-        say(sentence, mistake.message);
+      } catch (error) {
+        showMessage(message, error.message);
         drop.disabled = false;
       }
     } }, `Drop ${task.name}`);
     this.dialog.replaceChildren(
       h("h2", { id: "drop-title" }, `Drop ${task.name}?`),
-      h("p", {}, "What only this task learned, and its collected pictures, are removed from this machine. All other tasks keep every bit."),
-      heirs.length ? h("p.heirs", {}, `${names(heirs)} began with what ${task.name} had learned; that stays in ${heirs.length === 1 ? "it" : "them"}.`) : "",
-      sentence,
+      h("p", {}, "The task and its collected pictures are deleted. The other tasks do not change."),
+      heirs.length ? h("p.heirs", {}, `${names(heirs)} started from the weights of ${task.name}; what ${heirs.length === 1 ? "it" : "they"} learned from it stays.`) : "",
+      message,
       h("div.row.end", {}, h("button", { type: "button", autofocus: true, onclick: () => this.dialog.close() }, "Keep it"), drop));
     this.dialog.showModal();
   }

@@ -1,25 +1,25 @@
-// Step 2: what is asked for, what runs, what waits; the competition as it settles.
+// Step 2: start a training, show its progress and the winners of each block, list the queue.
 
-import { ask } from "./api.js";
-import { Competition } from "./competition.js";
-import { byId, bytes, count, duration, h, icon, keyed, say, speak } from "./dom.js";
+import { request } from "./api.js";
+import { accuracyNodes, accuracyText, announce, byId, bytes, count, duration, h, icon, keyed, showMessage } from "./dom.js";
+import { WinnerMap } from "./winner_map.js";
 
 const OPEN = ["queued", "running"];
 
 export class Train {
   constructor(collect) {
     this.collect = collect;
-    this.job = null; // the number of the training whose events are shown
+    this.job = null; // the id of the training whose events are shown
     this.summary = h("p.note");
     this.minutes = h("input", { type: "number", min: "0.1", step: "any", inputMode: "decimal", id: "minutes", placeholder: "no limit" });
     this.button = h("button.primary.large", { type: "button", id: "start", onclick: () => this.start() }, "Train");
-    this.sentence = h("p.sentence", { role: "alert", hidden: true });
+    this.error = h("p.error", { role: "alert", hidden: true });
     this.live = h("div.live", { hidden: true });
-    this.waiting = h("ul.waiting", { "aria-label": "Waiting trainings" });
+    this.queue = h("ul.queue", { "aria-label": "Queued trainings" });
     byId("train").append(
       h("div.row.spread", {}, this.summary,
-        h("div.row", {}, h("label.field.inline", {}, h("span", {}, "At most, minutes"), this.minutes), this.button)),
-      this.sentence, this.live, this.waiting);
+        h("div.row", {}, h("label.field.inline", {}, h("span", {}, "Time limit in minutes"), this.minutes), this.button)),
+      this.error, this.live, this.queue);
     this.build();
   }
 
@@ -28,78 +28,83 @@ export class Train {
     this.cancel = h("button.quiet", { type: "button", onclick: () => this.stop(this.job) }, "Cancel");
     this.next = h("button", { type: "button", hidden: true, onclick: () => { location.hash = "try"; } }, icon("try"), "Try it");
     this.bar = h("div.bar", { role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
-    const fact = (name) => { const value = h("b", {}, "–"); return [value, h("div.fact", {}, value, h("span", {}, name))]; };
-    const [left, leftBox] = fact("time left");
-    const [right, rightBox] = fact("right while learning");
-    const [held, heldBox] = fact("right on held-out pictures");
-    const [sure, sureBox] = fact("certainty of the competition");
-    this.facts = { left, right, held, sure };
+    const fact = (name) => {
+      const [value, label] = [h("b", {}, "–"), h("span", {}, name)];
+      return { value, label, node: h("div.fact", {}, value, label) };
+    };
+    this.time = fact("time left");
+    this.accuracy = fact("training accuracy");
+    this.heldOut = fact("held-out accuracy");
+    this.units = fact("winning units");
+    this.facts = [this.time, this.accuracy, this.heldOut, this.units];
     this.phase = h("p.phase");
     this.aside = h("p.note", { hidden: true });
     this.map = h("div.map");
     this.live.append(h("div.row.spread", {}, this.title, this.cancel, this.next), this.bar,
-      h("div.facts", {}, leftBox, rightBox, heldBox, sureBox), this.phase, this.aside, this.map);
+      h("div.facts", {}, ...this.facts.map((each) => each.node)), this.phase, this.aside, this.map);
   }
 
   async start() {
-    say(this.sentence, "");
+    showMessage(this.error, "");
     try {
       const task = this.collect.selected;
       if (task === null) throw new Error("Collect pictures first.");
-      await ask("POST", "training", { task, minutes: this.minutes.value || null });
-    } catch (mistake) {
-      say(this.sentence, mistake.message);
+      await request("POST", "training", { task, minutes: this.minutes.value || null });
+    } catch (error) {
+      showMessage(this.error, error.message);
     }
   }
 
   async stop(number) {
     try {
-      await ask("DELETE", "training", { number });
-    } catch (mistake) {
-      say(this.sentence, mistake.message);
+      await request("DELETE", "training", { number });
+    } catch (error) {
+      showMessage(this.error, error.message);
     }
   }
 
   update(state) {
     this.state = state;
-    const set = this.collect.current;
-    const few = set && (set.classes.length < state.fewest.classes || set.classes.some((each) => each.count < state.fewest.pictures));
-    const number = set ? set.classes.reduce((sum, each) => sum + each.count, 0) : 0;
-    const known = state.tasks.some((task) => task.name === this.collect.selected);
-    this.summary.textContent = !set
-      ? "Name a task and give it at least two classes."
-      : few
-        ? `At least ${state.fewest.classes} classes with ${state.fewest.pictures} pictures each; twenty or more make it better.`
-        : `${set.task}: ${count(set.classes.length, "class", "classes")}, ${count(number, "picture")}.`;
-    this.button.disabled = !set || few || Boolean(this.collect.busy);
+    const task = this.collect.current;
+    const { classes, pictures } = state.minimum;
+    const tooFew = task && (task.classes.length < classes || task.classes.some((each) => each.count < pictures));
+    const total = task ? task.classes.reduce((sum, each) => sum + each.count, 0) : 0;
+    const known = state.tasks.some((each) => each.name === this.collect.selected);
+    this.summary.textContent = !task
+      ? "Name a task and add at least two classes."
+      : tooFew
+        ? `At least ${classes} classes with ${pictures} pictures each are needed; twenty or more are better.`
+        : `${task.task}: ${count(task.classes.length, "class", "classes")}, ${count(total, "picture")}.`;
+    this.button.disabled = !task || tooFew || Boolean(this.collect.busy);
     this.button.textContent = known ? "Train again" : "Train";
-    this.showWaiting();
-    this.showEnd();
+    this.showQueue();
+    this.showJob();
   }
 
-  showWaiting() {
-    const waiting = this.state.trainings.filter((job) => job.state === "queued");
-    keyed(this.waiting, waiting, (job) => String(job.id),
-      (job) => h("li", {}, h("span", {}, `${job.task} waits for its turn`),
+  showQueue() {
+    const queued = this.state.trainings.filter((job) => job.state === "queued");
+    keyed(this.queue, queued, (job) => String(job.id),
+      (job) => h("li", {}, h("span", {}, `${job.task} is in the queue`),
         h("button.quiet", { type: "button", onclick: () => this.stop(job.id) }, "Cancel")));
   }
 
-  /** A line of the training. */
-  tell(event) {
-    if (event.job !== this.job) this.begin(event.job);
-    const act = { reading: () => this.reads(event), begins: () => this.begins(event), step: () => this.steps(event),
-      validation: () => this.validates(event), left_out: () => this.leaves(event), done: () => this.ends(event) }[event.event];
-    act?.();
-    this.showEnd();
+  /** An event of the training, as `rivals learn --json` prints it. */
+  handle(event) {
+    if (event.job !== this.job) this.reset(event.job);
+    const handlers = { reading: () => this.onReading(), begins: () => this.onBegin(event), step: () => this.onStep(event),
+      validation: () => this.onValidation(event), left_out: () => this.onLeftOut(event), done: () => this.onDone(event) };
+    handlers[event.event]?.();
+    this.showJob();
   }
 
-  begin(number) {
-    if (number !== this.job) say(this.aside, "");
-    this.job = number;
-    this.competition = null;
-    this.spoken = -1;
+  reset(job) {
+    if (job !== this.job) showMessage(this.aside, "");
+    this.job = job;
+    this.winnerMap = null;
+    this.competed = false; // whether this training has had a competition
+    this.announced = -1;
     this.map.replaceChildren();
-    for (const value of Object.values(this.facts)) value.textContent = "–";
+    for (const { value } of this.facts) value.textContent = "–";
     this.progress(0);
   }
 
@@ -107,52 +112,73 @@ export class Train {
     return this.state?.trainings.find((job) => job.id === this.job) || null;
   }
 
-  reads() {
+  onReading() {
     this.phase.textContent = "Reading the pictures.";
   }
 
-  begins(event) {
-    this.begin(event.job);
-    this.phase.textContent = "Units compete for the task.";
-    this.competition = new Competition(event.layers);
-    this.map.replaceChildren(this.competition.node);
-    this.competition.lay();
+  onBegin(event) {
+    this.reset(event.job);
+    this.layers = event.layers;
+    this.phase.textContent = "Training starts.";
+    this.winnerMap = new WinnerMap(event.layers);
+    this.map.replaceChildren(this.winnerMap.node);
+    this.winnerMap.layout();
   }
 
-  steps(event) {
+  onStep(event) {
     const share = event.step / event.steps;
     this.progress(share);
-    this.facts.left.textContent = duration(event.seconds_left);
-    if (event.accuracy !== null && event.accuracy !== undefined) this.facts.right.textContent = `${event.accuracy.toFixed(1)} %`;
-    const sure = event.sure || [];
-    const settled = !event.competing;
-    const mean = sure.length ? sure.reduce((a, b) => a + b, 0) / sure.length : null;
-    this.facts.sure.textContent = settled ? "settled" : mean === null ? "–" : `${Math.round(100 * mean)} %`;
-    this.phase.textContent = settled
-      ? "The winners are known; now only they learn."
-      : "Units compete for the task; those that win light up.";
-    this.competition?.tell(event.winners, { settled, sure });
+    this.time.value.textContent = duration(event.seconds_left);
+    if (event.accuracy !== null && event.accuracy !== undefined) this.accuracy.value.textContent = `${event.accuracy.toFixed(1)} %`;
+    this.showUnits(event.competing, event.confidence || []);
+    this.phase.textContent = this.phaseText(event.competing);
+    this.winnerMap?.update(event.winners, { competing: event.competing, confidence: event.confidence });
     const tenth = Math.floor(10 * share);
-    // What is told again after a reload or a lost connection may be over by now.
-    if (tenth > this.spoken && this.current?.state === "running") {
-      this.spoken = tenth;
-      speak(`${Math.round(100 * share)} percent, ${duration(event.seconds_left)} left, ${this.facts.right.textContent} right.`);
+    // After a reload the history is sent again; it is not announced if the training has ended.
+    if (tenth > this.announced && this.current?.state === "running") {
+      this.announced = tenth;
+      announce(`${Math.round(100 * share)} percent, ${duration(event.seconds_left)} left, training accuracy ${this.accuracy.value.textContent}.`);
     }
   }
 
-  validates(event) {
-    this.facts.held.textContent = `${event.accuracy.toFixed(1)} %`;
+  phaseText(competing) {
+    this.competed ||= competing;
+    if (competing) return "Units are competing: the large dot of a column leads its block.";
+    if (this.competed) return "The competition has ended: the large dot of each column won its block, and only winners are trained.";
+    if (this.current?.again) return "The task keeps its winners, the large dots. Only they are trained.";
+    return "One winner in each block, the large dot of a column, was drawn before training. Only winners are trained.";
   }
 
-  leaves(event) {
-    say(this.aside, `${count(event.files.length, "picture was", "pictures were")} left out, the first because ${event.files[0].why.replace(/\.$/, "")}.`);
+  showUnits(competing, confidence) {
+    const sum = (values) => values.reduce((a, b) => a + b, 0);
+    if (competing) {
+      this.units.label.textContent = "mean posterior of the leading units";
+      this.units.value.textContent = confidence.length ? `${Math.round((100 * sum(confidence)) / confidence.length)} %` : "–";
+    } else if (this.layers) {
+      const [blocks, units] = [sum(this.layers.map((each) => each.blocks)), sum(this.layers.map((each) => each.blocks * each.units))];
+      this.units.label.textContent = "winning units";
+      this.units.value.textContent = `${blocks.toLocaleString("en")} of ${units.toLocaleString("en")}`;
+    }
   }
 
-  ends(event) {
+  onValidation(event) {
+    this.showHeldOut(event);
+  }
+
+  showHeldOut({ accuracy, interval, held }) {
+    this.heldOut.value.replaceChildren(...accuracyNodes(accuracy, interval));
+    this.heldOut.label.textContent = held ? `on ${count(held, "held-out picture")}` : "held-out accuracy";
+  }
+
+  onLeftOut(event) {
+    showMessage(this.aside, `${count(event.files.length, "picture was", "pictures were")} left out; the first: ${event.files[0].why.replace(/\.$/, "")}.`);
+  }
+
+  onDone(event) {
     this.progress(1);
-    this.facts.sure.textContent = "settled";
-    this.competition?.tell(null, { settled: true });
-    if (event.grown?.some((more) => more > 0)) say(this.aside, "The network grew to make room for it; what it knew is as it was.");
+    this.winnerMap?.update(null);
+    if (event.kept === false) showMessage(this.aside, "The accuracy did not improve, so the model was left as it was.");
+    else if (event.grown?.some((more) => more > 0)) showMessage(this.aside, "The network grew, since too few units were free. Earlier tasks did not change.");
   }
 
   progress(share) {
@@ -160,31 +186,32 @@ export class Train {
     this.bar.setAttribute("aria-valuenow", Math.round(100 * share));
   }
 
-  /** The training that runs, or how the last one ended. */
-  showEnd() {
+  /** The running training, or how the last one ended. */
+  showJob() {
     const job = this.current;
     this.live.hidden = !job || job.state === "cancelled";
     if (!job) return;
     this.live.dataset.state = job.state;
     this.cancel.hidden = !OPEN.includes(job.state);
     this.next.hidden = job.state !== "done";
-    this.facts.left.nextElementSibling.textContent = job.state === "done" ? "to learn it" : "time left";
+    this.time.label.textContent = job.state === "done" ? "training time" : "time left";
     const again = job.again ? " again" : "";
     this.title.textContent = { running: `Learning ${job.task}${again}`, done: `Learned ${job.task}${again}`, failed: `${job.task} was not learned`, queued: job.task, cancelled: job.task }[job.state];
     if (job.state === "failed") {
-      const as = "The model is as it was.";
-      this.phase.textContent = job.sentence.includes(as) ? job.sentence : `${job.sentence} ${as}`;
-      speak(this.phase.textContent);
+      const unchanged = "The model is as it was.";
+      this.phase.textContent = job.message.includes(unchanged) ? job.message : `${job.message} ${unchanged}`;
+      announce(this.phase.textContent);
     }
-    if (job.state === "done") {
-      const task = this.state.tasks.find((each) => each.name === job.task);
-      if (task) {
-        this.facts.left.textContent = duration(task.seconds);
-        this.facts.held.textContent = `${task.accuracy.toFixed(1)} %`;
-        this.phase.textContent = `${task.accuracy.toFixed(1)} % of ${count(task.held, "held-out picture")} are right. Its ticket has ${count(task.weights, "weight")} in ${bytes(task.bytes)}.`;
-        if (this.told !== job.id) speak(`Learned ${job.task}. ${this.phase.textContent}`);
-        this.told = job.id;
-      }
-    }
+    if (job.state === "done") this.showDone(job);
+  }
+
+  showDone(job) {
+    const task = this.state.tasks.find((each) => each.name === job.task);
+    if (!task) return;
+    this.time.value.textContent = duration(task.seconds);
+    this.showHeldOut(task);
+    this.phase.textContent = `Accuracy ${accuracyText(task.accuracy, task.interval)} on ${count(task.held, "held-out picture")}. The ticket has ${count(task.weights, "weight")} in ${bytes(task.bytes)}.`;
+    if (this.finished !== job.id) announce(`Learned ${job.task}. ${this.phase.textContent}`);
+    this.finished = job.id;
   }
 }

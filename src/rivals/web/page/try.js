@@ -1,19 +1,19 @@
-// Ask: a drawing, pictures or the camera in; class, task and confidence out, as you go.
+// Try the model on drawings, pictures and the camera: class, task and confidence.
 
-import { askJson } from "./api.js";
+import { requestJson } from "./api.js";
 import { Camera } from "./camera.js";
-import { byId, count, h, icon, keyed, percent, say, takesDrops } from "./dom.js";
+import { acceptDrops, byId, count, h, icon, keyed, percent, showMessage } from "./dom.js";
 import { Pad } from "./pad.js";
 
-const PAUSE = 120; // milliseconds after a stroke
-const MOST = 60; // pictures answered at a drop
+const DELAY = 120; // milliseconds after a stroke
+const MOST = 60; // pictures of one drop that are answered
 
 export class Try {
   constructor() {
     this.waiting = 0;
     this.asking = false;
     this.turn = 0;
-    this.pad = new Pad("A sheet to draw on; the answer follows", () => this.soon());
+    this.pad = new Pad("Drawing area; the answer follows", () => this.soon());
     this.camera = new Camera();
     this.buildInput();
     this.buildAnswer();
@@ -21,8 +21,8 @@ export class Try {
   }
 
   buildInput() {
-    const tab = (name, word, sign) => h("button.chip", { type: "button", "data-way": name, onclick: () => this.show(name) }, icon(sign), word);
-    this.ways = h("div.chips", { role: "group", "aria-label": "How to ask" }, tab("draw", "Draw", "draw"), tab("files", "Pictures", "file"), tab("camera", "Camera", "camera"));
+    const tab = (name, label, symbol) => h("button.chip", { type: "button", "data-input": name, onclick: () => this.show(name) }, icon(symbol), label);
+    this.tabs = h("div.chips", { role: "group", "aria-label": "Input" }, tab("draw", "Draw", "draw"), tab("files", "Pictures", "file"), tab("camera", "Camera", "camera"));
     this.files = h("input", { type: "file", multiple: true, accept: "image/*", hidden: true, "aria-label": "Pictures to try" });
     this.files.addEventListener("change", () => { this.askFiles([...this.files.files]); this.files.value = ""; });
     this.panels = {
@@ -31,19 +31,19 @@ export class Try {
         h("button.link", { type: "button", onclick: () => this.files.click() }, "choose some")), this.files), this.list = h("ul.answers")),
       camera: h("div", {}, h("div.film", {}, this.camera.video)),
     };
-    this.sentence = h("p.sentence", { role: "alert", hidden: true });
-    byId("try-input").append(this.ways, ...Object.values(this.panels), this.sentence);
-    takesDrops(byId("try-input"), (transfer) => { this.show("files"); this.askFiles([...transfer.files]); });
+    this.error = h("p.error", { role: "alert", hidden: true });
+    byId("try-input").append(this.tabs, ...Object.values(this.panels), this.error);
+    acceptDrops(byId("try-input"), (transfer) => { this.show("files"); this.askFiles([...transfer.files]); });
   }
 
   buildAnswer() {
     this.label = h("p.label", {}, "–");
-    this.shares = h("ul.shares", { "aria-label": "Confidence in each class" });
-    this.line = h("p.note", {}, "Nothing asked yet.");
+    this.choices = h("ul.choices", { "aria-label": "Confidence in each class" });
+    this.summary = h("p.note", {}, "No picture yet.");
     this.task = h("select", { id: "try-task", onchange: () => this.soon() });
     this.reject = h("input", { type: "checkbox", id: "try-reject", checked: true, onchange: () => this.soon() });
     byId("try-answer").append(
-      h("div.answer", { "aria-live": "polite" }, this.label, this.line), this.shares,
+      h("div.answer", { "aria-live": "polite" }, this.label, this.summary), this.choices,
       h("div.options", {},
         h("label.field", {}, h("span", {}, "Task"), this.task),
         h("label.check", {}, this.reject, h("span", {}, "May answer “none of these”"))));
@@ -52,37 +52,37 @@ export class Try {
   update(state) {
     this.state = state;
     keyed(this.task, ["", ...state.tasks.map((each) => each.name)], (name) => `=${name}`,
-      (name) => h("option", { value: name }, name || "Found by itself"));
-    if (!state.tasks.length) this.line.textContent = "It has learned nothing yet; teach it a task first.";
-    else if (this.label.textContent === "–" && this.pad.empty) this.line.textContent = "Nothing asked yet.";
+      (name) => h("option", { value: name }, name || "Find the task"));
+    if (!state.tasks.length) this.summary.textContent = "The model has not learned anything yet; train a task first.";
+    else if (this.label.textContent === "–" && this.pad.empty) this.summary.textContent = "No picture yet.";
   }
 
   choose(task) {
     this.task.value = task;
   }
 
-  async show(way) {
-    this.way = way;
-    for (const chip of this.ways.children) chip.setAttribute("aria-pressed", String(chip.dataset.way === way));
-    for (const [name, panel] of Object.entries(this.panels)) panel.hidden = name !== way;
-    say(this.sentence, "");
+  async show(input) {
+    this.input = input;
+    for (const chip of this.tabs.children) chip.setAttribute("aria-pressed", String(chip.dataset.input === input));
+    for (const [name, panel] of Object.entries(this.panels)) panel.hidden = name !== input;
+    showMessage(this.error, "");
     this.camera.stop();
-    if (way !== "camera") return;
+    if (input !== "camera") return;
     try {
       await this.camera.start();
-      if (this.way !== "camera") this.camera.stop();
+      if (this.input !== "camera") this.camera.stop();
       else this.film();
     } catch (error) {
-      say(this.sentence, error.message);
+      showMessage(this.error, error.message);
     }
   }
 
   leave() {
-    if (this.way === "camera") this.show("draw");
+    if (this.input === "camera") this.show("draw");
   }
 
   async film() {
-    while (this.way === "camera" && this.camera.stream) {
+    while (this.input === "camera" && this.camera.stream) {
       if (this.camera.ready) await this.answerTo(await this.camera.picture(), "The picture");
       await new Promise((done) => setTimeout(done, 250));
     }
@@ -90,46 +90,46 @@ export class Try {
 
   soon() {
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => this.askDrawing(), PAUSE);
+    this.waiting = setTimeout(() => this.askDrawing(), DELAY);
   }
 
   async askDrawing() {
-    if (this.way !== "draw" || this.pad.empty) return;
+    if (this.input !== "draw" || this.pad.empty) return;
     if (this.asking) { this.soon(); return; }
     this.asking = true;
     await this.answerTo(await this.pad.picture(), "The drawing");
     this.asking = false;
   }
 
-  words(said) {
-    return { task: this.task.value || null, reject: this.reject.checked ? this.state?.reject ?? 0.05 : null, said };
+  parameters(filename) {
+    return { task: this.task.value || null, reject: this.reject.checked ? this.state?.reject ?? 0.05 : null, filename };
   }
 
-  async answerTo(picture, said) {
+  async answerTo(picture, filename) {
     const turn = ++this.turn;
     try {
-      const answer = await askJson("POST", "answer", this.words(said), picture);
-      say(this.sentence, "");
-      if (turn === this.turn) this.tell(answer);
+      const answer = await requestJson("POST", "answer", this.parameters(filename), picture);
+      showMessage(this.error, "");
+      if (turn === this.turn) this.showAnswer(answer);
       return answer;
-    } catch (mistake) {
-      say(this.sentence, mistake.message);
+    } catch (error) {
+      showMessage(this.error, error.message);
       return null;
     }
   }
 
-  tell(answer) {
+  showAnswer(answer) {
     this.label.textContent = answer.rejected ? "None of these" : answer.label;
     this.label.classList.toggle("none", answer.rejected);
-    keyed(this.shares, answer.shares.map((each, place) => [...each, place]), ([, , place]) => String(place), () => h("li", {}, h("span"), h("div.bar", {}, h("i")), h("span")),
-      (row, [name, share]) => {
+    keyed(this.choices, answer.choices.map((each, place) => [...each, place]), ([, , place]) => String(place), () => h("li", {}, h("span"), h("div.bar", {}, h("i")), h("span")),
+      (row, [name, confidence]) => {
         row.firstElementChild.textContent = name;
-        row.lastElementChild.textContent = percent(share);
-        row.querySelector("i").style.width = `${100 * share}%`;
+        row.lastElementChild.textContent = percent(confidence);
+        row.querySelector("i").style.width = `${100 * confidence}%`;
       });
-    this.line.textContent = answer.rejected
-      ? `It would have been ${answer.label} of ${answer.task}, ${percent(answer.confidence)} sure.`
-      : `${percent(answer.confidence)} sure · task ${answer.task}`;
+    this.summary.textContent = answer.rejected
+      ? `The nearest class is ${answer.label} of the task ${answer.task}, confidence ${percent(answer.confidence)}.`
+      : `Confidence ${percent(answer.confidence)} · task ${answer.task}`;
   }
 
   blank() {
@@ -137,29 +137,29 @@ export class Try {
     clearTimeout(this.waiting);
     this.label.textContent = "–";
     this.label.classList.remove("none");
-    this.shares.replaceChildren();
-    this.line.textContent = this.state?.tasks.length ? "Nothing asked yet." : "It has learned nothing yet; teach it a task first.";
+    this.choices.replaceChildren();
+    this.summary.textContent = this.state?.tasks.length ? "No picture yet." : "The model has not learned anything yet; train a task first.";
   }
 
   async askFiles(files) {
     for (const old of this.list.querySelectorAll("img")) URL.revokeObjectURL(old.src);
     this.list.replaceChildren();
-    say(this.sentence, files.length > MOST ? `${count(files.length, "picture")} were given; the first ${MOST} are answered here, rivals predict takes any number.` : "");
+    showMessage(this.error, files.length > MOST ? `${count(files.length, "picture")} were given; the first ${MOST} are answered here; rivals predict answers any number.` : "");
     for (const file of files.slice(0, MOST)) {
-      const words = h("span", {}, "…");
+      const result = h("span", {}, "…");
       const image = h("img", { alt: "", src: URL.createObjectURL(file), onerror: (event) => { event.target.hidden = true; } });
-      this.list.append(h("li", {}, image, h("span.file", {}, file.name), words));
-      if (file.size > (this.state?.limits.picture ?? Infinity)) {
-        words.textContent = `has ${(file.size / 2 ** 20).toFixed(1)} MB, and ${this.state.limits.picture / 2 ** 20} MB are the most.`;
+      this.list.append(h("li", {}, image, h("span.file", {}, file.name), result));
+      if (file.size > (this.state?.limits.picture_bytes ?? Infinity)) {
+        result.textContent = `has ${(file.size / 2 ** 20).toFixed(1)} MB, but the limit is ${this.state.limits.picture_bytes / 2 ** 20} MB.`;
         continue;
       }
       try {
-        const answer = await askJson("POST", "answer", this.words(file.name), file);
-        this.tell(answer);
-        words.replaceChildren(h("b", {}, answer.rejected ? "none of these" : answer.label), ` ${percent(answer.confidence)} · ${answer.task}`);
-      } catch (mistake) {
-        words.textContent = mistake.message;
-        words.className = "sentence";
+        const answer = await requestJson("POST", "answer", this.parameters(file.name), file);
+        this.showAnswer(answer);
+        result.replaceChildren(h("b", {}, answer.rejected ? "none of these" : answer.label), ` ${percent(answer.confidence)} · ${answer.task}`);
+      } catch (error) {
+        result.textContent = error.message;
+        result.className = "error";
       }
     }
   }

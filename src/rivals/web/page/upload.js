@@ -1,37 +1,37 @@
-// Pictures on their way to the server, few at a time.
+// Upload pictures, a few at a time.
 
-import { ask } from "./api.js";
-import { count, say } from "./dom.js";
+import { request } from "./api.js";
+import { count, showMessage } from "./dom.js";
 
-const AT_ONCE = 3;
+const PARALLEL = 3; // uploads
 
-/** Send [class, file] pairs of a task; gives a sentence for each file that was refused. */
-export async function upload(task, pairs, most, progress) {
+/** Upload [class, file] pairs of a task; returns a message for each file that was refused. */
+export async function upload(task, pairs, limit, progress) {
   const waiting = [...pairs];
   const refused = [];
   let done = 0;
-  const work = async () => {
+  const worker = async () => {
     for (;;) {
       const next = waiting.shift();
       if (!next) return;
       try {
-        await send(task, ...next, most);
-      } catch (mistake) {
-        refused.push(mistake.message);
+        await send(task, ...next, limit);
+      } catch (error) {
+        refused.push(error.message);
       }
       done += 1;
-      say(progress, pairs.length > 1 ? `${done.toLocaleString("en")} of ${count(pairs.length, "picture")}` : "");
+      showMessage(progress, pairs.length > 1 ? `${done.toLocaleString("en")} of ${count(pairs.length, "picture")}` : "");
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
-  say(progress, "");
+  await Promise.all(Array.from({ length: PARALLEL }, worker));
+  showMessage(progress, "");
   return refused;
 }
 
-async function send(task, name, file, most) {
-  if (file.size > most) {
+async function send(task, name, file, limit) {
+  if (file.size > limit) {
     const size = (file.size / 2 ** 20).toFixed(1);
-    throw new Error(`${file.name} has ${size} MB, and ${most / 2 ** 20} MB are the most; make it smaller.`);
+    throw new Error(`${file.name} has ${size} MB, but the limit is ${limit / 2 ** 20} MB; make it smaller.`);
   }
-  await ask("POST", "picture", { task, name, said: file.name }, file);
+  await request("POST", "picture", { task, name, filename: file.name }, file);
 }

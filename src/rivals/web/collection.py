@@ -1,0 +1,278 @@
+"""Collected pictures: `<task>/<class>/<checksum>.png` on disk, and a table of them in memory.
+
+The server holds a lock on this folder, so the table is read only once, when the server starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import threading
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rivals.errors import RivalsError
+from rivals.io.files import digest, make_folder, write_bytes
+from rivals.io.pictures import FORMATS, open_picture, upright
+
+NEWEST = 24  # pictures of a class in a listing
+NAME_CHARACTERS = 60
+NAME_BYTES = 200  # most file systems allow 255
+FORBIDDEN = '/\\:*?"<>|'
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a browser may store on this machine."""
+
+    picture_bytes: int = 10 * 2**20
+    class_pictures: int = 2_000
+    task_classes: int = 100
+    tasks: int = 30
+    pictures: int = 20_000  # of all tasks
+    bytes: int = 2 * 2**30  # of all pictures
+
+
+Sizes = dict[str, int]  # file name: bytes
+Classes = dict[str, Sizes]
+Value = TypeVar("Value")
+
+
+class Collection:
+    """Pictures by task and class, in the order in which they were added."""
+
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+        make_folder(folder)
+        self.folder, self.limits = folder, limits or Limits()
+        self.tasks: dict[str, Classes] = {}
+        self.version = 0
+        self._lock = threading.RLock()
+        for task in _folders(folder):
+            self.tasks[task.name] = {each.name: _pictures(each) for each in _folders(task)}
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Tasks and classes with the number of pictures and the newest names, oldest first."""
+        with self._lock:
+            return [
+                {
+                    "task": task,
+                    "classes": [
+                        {"name": name, "count": len(files), "newest": list(files)[-NEWEST:]}
+                        for name, files in classes.items()
+                    ],
+                }
+                for task, classes in self.tasks.items()
+            ]
+
+    def names(self, task: str, name: str) -> list[str]:
+        """The file names of a class."""
+        with self._lock:
+            return list(self._files(task, name))
+
+    def path(self, task: str) -> Path:
+        """The folder of a task, in the form that `rivals learn` reads."""
+        self._classes(task)
+        return self.folder / task
+
+    def add_class(self, task: str, name: str) -> tuple[str, str]:
+        """Add a class, and the task if it is new; returns both names as they are stored."""
+        task, name = safe_name(task, "task"), safe_name(name, "class")
+        with self._lock:
+            classes = self.tasks.get(task, {})
+            if name in classes:
+                return task, name
+            if task not in self.tasks and len(self.tasks) >= self.limits.tasks:
+                raise RivalsError(
+                    f"Pictures of {len(self.tasks)} tasks are collected, which is the limit; "
+                    "remove a task first."
+                )
+            if len(classes) >= self.limits.task_classes:
+                raise RivalsError(
+                    f"'{task}' has {len(classes)} classes, which is the limit; remove one first."
+                )
+            make_folder(self.folder / task / name)
+            self.tasks.setdefault(task, {})[name] = {}
+            self.version += 1
+        return task, name
+
+    def add(self, task: str, name: str, data: bytes, filename: str) -> str:
+        """Store a picture and return its name; error messages call it `filename`."""
+        suffix = suffix_of(data, filename)
+        stored = digest(data)[:24] + suffix
+        with self._lock:
+            classes = self._classes(task)
+            files = self._files(task, name)
+            if stored in files:
+                return stored
+            for other, other_files in classes.items():
+                if stored in other_files:
+                    raise RivalsError(
+                        f"{filename} is already in the class '{other}' of '{task}'; remove it "
+                        "there, or leave it out."
+                    )
+            self._check_room(task, name, len(data))
+            write_bytes(self.folder / task / name / stored, data)
+            files[stored] = len(data)
+            self.version += 1
+        return stored
+
+    def thumbnail(self, task: str, name: str, picture: str, side: int = 112) -> bytes:
+        """A small PNG of a stored picture; KeyError if there is none of this name."""
+        self._files(task, name)[picture]  # only files of the table are opened
+        return thumbnail((self.folder / task / name / picture).read_bytes(), picture, side)
+
+    def remove(self, task: str, name: str | None = None, picture: str | None = None) -> None:
+        """Remove a task, a class or a picture; nothing happens if it is not there."""
+        with self._lock:
+            classes = self.tasks.get(task, {})
+            if name is None:
+                if self.tasks.pop(task, None) is not None:
+                    shutil.rmtree(self.folder / task, ignore_errors=True)
+            elif picture is None:
+                if classes.pop(name, None) is not None:
+                    shutil.rmtree(self.folder / task / name, ignore_errors=True)
+                if not classes:
+                    self.remove(task)
+            elif classes.get(name, {}).pop(picture, None) is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    (self.folder / task / name / picture).unlink()
+            self.version += 1
+
+    def rename(self, task: str, name: str | None, to: str) -> str:
+        """Rename a class, or the task if no class is given."""
+        to = safe_name(to, "task" if name is None else "class")
+        with self._lock:
+            classes = self._classes(task)
+            if name is None:
+                old, parent = task, self.folder
+            else:
+                self._files(task, name)
+                old, parent = name, self.folder / task
+            if to == old:
+                return to
+            taken = to in (self.tasks if name is None else classes)
+            if taken or (parent / to).exists():
+                raise RivalsError(f"There is already one named '{to}'; choose another name.")
+            try:
+                (parent / old).rename(parent / to)
+            except OSError as error:
+                raise RivalsError(f"'{old}' could not be renamed ({error.strerror}).") from error
+            if name is None:
+                self.tasks = _renamed(self.tasks, old, to)
+            else:
+                self.tasks[task] = _renamed(classes, old, to)
+            self.version += 1
+        return to
+
+    def _classes(self, task: str) -> Classes:
+        if task not in self.tasks:
+            raise RivalsError(f"No pictures of a task '{task}' are collected here.")
+        return self.tasks[task]
+
+    def _files(self, task: str, name: str) -> Sizes:
+        classes = self._classes(task)
+        if name not in classes:
+            raise RivalsError(f"'{task}' has no class '{name}' here; add it first.")
+        return classes[name]
+
+    def _check_room(self, task: str, name: str, size: int) -> None:
+        """Refuse a picture of `size` bytes that would exceed a limit."""
+        limits, count = self.limits, len(self.tasks[task][name])
+        if size > limits.picture_bytes:
+            raise RivalsError(too_large(size, limits.picture_bytes))
+        if count >= limits.class_pictures:
+            raise RivalsError(
+                f"'{name}' has {count:,} pictures, which is the limit for a class; remove some "
+                "first."
+            )
+        stored = [files for classes in self.tasks.values() for files in classes.values()]
+        if sum(map(len, stored)) >= limits.pictures:
+            raise RivalsError(
+                f"{limits.pictures:,} pictures are collected, which is the limit; remove some "
+                "first."
+            )
+        if sum(sum(files.values()) for files in stored) + size > limits.bytes:
+            raise RivalsError(
+                f"The collected pictures take {limits.bytes / 2**20:,.0f} MB, which is the limit; "
+                "remove some first."
+            )
+
+
+def too_large(size: int | None, limit: int) -> str:
+    """The error message for a picture of `size` bytes; None if its size is not known."""
+    found = f"more than {limit / 2**20:g} MB" if size is None else f"{size / 2**20:.1f} MB"
+    return f"This picture has {found}, but the limit is {limit / 2**20:g} MB; make it smaller."
+
+
+# Uploaded bytes and names ------------------------------------------------------------------------
+
+
+def suffix_of(data: bytes, filename: str) -> str:
+    """The suffix for the file of an uploaded picture; raises RivalsError if it does not decode."""
+    with open_picture(data, filename) as picture:
+        picture.draft("RGB", (1024, 1024))  # a JPEG need not be decoded at full size
+        upright(picture, "RGB")
+        return FORMATS[str(picture.format)]
+
+
+def thumbnail(data: bytes, filename: str, side: int) -> bytes:
+    """A small PNG. The page shows it in place of the uploaded bytes, which are not trusted."""
+    out = io.BytesIO()
+    with open_picture(data, filename) as picture:
+        picture.draft("RGB", (2 * side, 2 * side))
+        small = upright(picture, "RGB")
+        small.thumbnail((side, side))
+        small.save(out, "PNG")
+    return out.getvalue()
+
+
+def safe_name(text: str, kind: str) -> str:
+    """A name that a user typed, as the name of a folder: any script, but no path.
+
+    This is stricter than `rivals learn` has to be with folders that are already on the disk.
+    """
+    name = unicodedata.normalize("NFC", " ".join(text.split()))
+    if not name:
+        raise RivalsError(f"The {kind} has no name; type one.")
+    if len(name) > NAME_CHARACTERS or len(name.encode(errors="replace")) > NAME_BYTES:
+        raise RivalsError(
+            f"The name of the {kind} has {len(name)} characters, which is too long; use at most "
+            f"{NAME_CHARACTERS}, fewer in some scripts."
+        )
+    if name.startswith(".") or any(character in FORBIDDEN for character in name):
+        raise RivalsError(
+            f"The {kind} cannot be named '{name}': a name must not start with a dot or contain "
+            f"{' '.join(FORBIDDEN)}; choose another one."
+        )
+    if name.startswith("-") or any(unicodedata.category(c).startswith("C") for c in name):
+        raise RivalsError(
+            f"The name of the {kind} starts with a dash or has invisible characters; choose "
+            "another one."
+        )
+    return name
+
+
+def _renamed(table: dict[str, Value], old: str, new: str) -> dict[str, Value]:
+    """The same table in the same order with one key renamed."""
+    return {new if key == old else key: value for key, value in table.items()}
+
+
+def _folders(folder: Path) -> list[Path]:
+    found = (each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+    return sorted(found)
+
+
+def _pictures(folder: Path) -> Sizes:
+    """The stored pictures by age; files that a killed server left half-written are removed."""
+    found: list[tuple[int, str, int]] = []
+    for path in folder.iterdir():
+        if path.name.startswith("."):
+            with contextlib.suppress(OSError):
+                path.unlink()
+        elif path.is_file():
+            status = path.stat()
+            found.append((status.st_mtime_ns, path.name, status.st_size))
+    return {name: size for _, name, size in sorted(found)}

@@ -1,0 +1,128 @@
+// The units of each layer as dots: a column is a block of rival units, and the winner of the block
+// is large. During a competition the unit with the largest posterior leads, and the brightness of
+// the leaders shows the mean posterior. While training, the widest layer fills the row; a small map
+// shows its layers side by side.
+
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+const GAP = 18; // pixels between two layers
+
+export class WinnerMap {
+  /** layers: [{blocks, units}]; `small` for a map without animation. */
+  constructor(layers, small = false) {
+    this.small = small;
+    this.node = document.createElement("div");
+    this.node.className = "layers";
+    this.layers = layers.map(({ blocks, units }, number) => {
+      const figure = document.createElement("figure");
+      const canvas = document.createElement("canvas");
+      const caption = document.createElement("figcaption");
+      canvas.setAttribute("role", "img");
+      figure.append(canvas, caption);
+      this.node.append(figure);
+      return {
+        blocks, units, canvas, caption, number,
+        winners: null, shared: null, competing: false, confidence: 0,
+        size: new Float32Array(blocks * units).fill(0.28), // of each dot, moves to its goal
+        changed: new Float32Array(blocks), // 1 when the winner has just changed, then fades
+      };
+    });
+    this.frame = 0;
+    new ResizeObserver(() => this.layout()).observe(this.node);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.requestDraw());
+    for (const layer of this.layers) this.describe(layer);
+  }
+
+  /**
+   * Show winners[layer][block], the number of a unit. While `competing` they are the leading units,
+   * and confidence[layer] is the mean of their posteriors. shared[layer][block]: other tasks have
+   * the same winner.
+   */
+  update(winners, { competing = false, confidence = [], shared = null } = {}) {
+    this.layers.forEach((layer, number) => {
+      const now = winners?.[number];
+      if (now && layer.winners) {
+        now.forEach((unit, block) => { if (unit !== layer.winners[block]) layer.changed[block] = 1; });
+      }
+      if (now) layer.winners = now;
+      layer.shared = shared?.[number] || null;
+      layer.competing = competing;
+      layer.confidence = confidence[number] ?? layer.confidence;
+      this.describe(layer);
+    });
+    this.requestDraw();
+  }
+
+  describe(layer) {
+    const { blocks, units, number } = layer;
+    let state = "";
+    if (layer.winners) {
+      state = layer.competing ? `, competing, mean posterior ${Math.round(100 * layer.confidence)} %` : ", one winner in each";
+    }
+    const posterior = layer.winners && layer.competing ? ` · ${Math.round(100 * layer.confidence)} %` : "";
+    layer.caption.textContent = `Layer ${number + 1} · ${blocks} × ${units}${posterior}`;
+    layer.canvas.setAttribute("aria-label", `Layer ${number + 1}: ${blocks} blocks of ${units} rival units${state}`);
+  }
+
+  /** Make the dots as large as the width allows. */
+  layout() {
+    const width = this.node.clientWidth;
+    if (!width) return;
+    const blocks = this.layers.map((layer) => layer.blocks);
+    const sideBySide = (width - 1 - GAP * (blocks.length - 1)) / blocks.reduce((a, b) => a + b, 0);
+    const ownRow = (width - 1) / Math.max(...blocks);
+    this.cell = this.small && sideBySide >= 6 ? Math.min(9, sideBySide) : Math.min(14, Math.max(3, ownRow));
+    for (const layer of this.layers) {
+      const scale = devicePixelRatio || 1;
+      const [across, down] = [layer.blocks * this.cell, layer.units * this.cell];
+      layer.canvas.style.width = `${across}px`;
+      layer.canvas.style.height = `${down}px`;
+      layer.caption.style.maxWidth = `${Math.max(across, 110)}px`;
+      layer.canvas.width = Math.round(across * scale);
+      layer.canvas.height = Math.round(down * scale);
+    }
+    this.requestDraw();
+  }
+
+  requestDraw() {
+    if (!this.frame) this.frame = requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.frame = 0;
+    const style = getComputedStyle(this.node);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const colours = { other: colour("--dot"), leader: colour("--leader"), winner: colour("--winner") };
+    const speed = reducedMotion.matches || this.small ? 1 : 0.25;
+    let moving = false;
+    for (const layer of this.layers) moving = this.drawLayer(layer, colours, speed) || moving;
+    if (moving) this.requestDraw();
+  }
+
+  drawLayer(layer, colours, speed) {
+    const { blocks, units, winners, competing, size, changed } = layer;
+    const context = layer.canvas.getContext("2d");
+    const cell = layer.canvas.width / blocks;
+    let moving = false;
+    context.clearRect(0, 0, layer.canvas.width, layer.canvas.height);
+    for (let block = 0; block < blocks; block += 1) {
+      changed[block] = changed[block] < 0.02 ? 0 : changed[block] * (1 - speed / 3);
+      for (let unit = 0; unit < units; unit += 1) {
+        const wins = winners !== null && winners[block] === unit;
+        const goal = wins ? 0.84 : winners === null || competing ? 0.3 : 0.2;
+        const dot = unit * blocks + block;
+        size[dot] += (goal - size[dot]) * speed;
+        if (Math.abs(goal - size[dot]) > 0.01 || changed[block]) moving = true;
+        const shared = wins && layer.shared?.[block];
+        context.globalAlpha = wins && competing ? 0.55 + 0.45 * Math.max(layer.confidence, changed[block]) : 1;
+        const colour = !wins ? colours.other : competing || changed[block] ? colours.leader : colours.winner;
+        context.fillStyle = context.strokeStyle = colour;
+        context.beginPath();
+        const [x, y] = [(block + 0.5) * cell, (unit + 0.5) * cell];
+        context.arc(x, y, (cell / 2) * size[dot] * (shared ? 0.8 : 1), 0, 7);
+        if (shared) { context.lineWidth = cell * 0.16; context.stroke(); } else context.fill();
+      }
+    }
+    context.globalAlpha = 1;
+    return moving;
+  }
+}
