@@ -18,7 +18,11 @@ from pydantic.fields import FieldInfo
 from torch import Tensor, fx
 
 from rivals.baselines.memory.exemplar_memory import ExemplarMemory
-from rivals.baselines.parity import ParitySettings, copied_statistics, share_between_tasks
+from rivals.baselines.official_switches import (
+    ParitySettings,
+    copied_statistics,
+    share_between_tasks,
+)
 from rivals.baselines.seen_classes import SeenClasses
 from rivals.errors import RivalsError
 from rivals.learn.method import Method

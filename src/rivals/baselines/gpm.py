@@ -29,7 +29,7 @@ from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.dense_method import DenseMethod, DenseSettings, default
-from rivals.baselines.parity import ParitySettings
+from rivals.baselines.official_switches import ParitySettings
 from rivals.baselines.subspace import Subspace, SubspaceSettings, away_from, decay_gradients
 from rivals.learn.method import methods
 from rivals.learn.state import State

@@ -25,7 +25,7 @@ from rivals.baselines.dense_method import DenseMethod, DenseSettings, default
 from rivals.baselines.memory.exemplar import Replay
 from rivals.baselines.memory.exemplar_memory import ExemplarMemory
 from rivals.baselines.memory.exemplar_stores import MemorySettings
-from rivals.baselines.parity import ParitySettings, copied_statistics
+from rivals.baselines.official_switches import ParitySettings, copied_statistics
 from rivals.learn.method import StepResult
 from rivals.nn.dense_network import DenseNetwork
 from rivals.seeds import Seed

@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor
 
 from rivals.baselines.dense_method import DenseMethod, default
-from rivals.baselines.parity import ParitySettings
+from rivals.baselines.official_switches import ParitySettings
 from rivals.baselines.scored_network import (
     RandomMinorWeights,
     ScoredNetwork,

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from rivals.baselines.dense_method import DenseMethod
-from rivals.baselines.parity import ParitySettings
+from rivals.baselines.official_switches import ParitySettings
 from rivals.baselines.scored_network import (
     ScoredNetwork,
     ScoredSettings,
