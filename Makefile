@@ -17,8 +17,8 @@ demo: $(VENV)/installed  ## learn five tasks from the bundled digits, one after 
 	$(BIN)/rivals run digits --out runs/demo
 	@echo
 	@echo "Next:"
-	@echo "  $(BIN)/rivals info runs/demo                                  what it learned, ticket by ticket"
-	@echo "  $(BIN)/rivals run digits --method finetune --out runs/forgets  the same tasks without competition: watch it forget"
+	@echo "  $(BIN)/rivals info runs/demo                                   accuracy and size of every task"
+	@echo "  $(BIN)/rivals run digits --method finetune --out runs/forgets  plain training, which forgets"
 	@echo "  $(BIN)/rivals run digits-permuted --out runs/permuted          twenty tasks"
 	@echo "  $(BIN)/rivals                                                  more examples"
 

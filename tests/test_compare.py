@@ -534,7 +534,7 @@ def test_the_example_of_compare_runs() -> None:
 # What a person sees -------------------------------------------------------------------------------
 
 
-def test_the_screen_sstatuses_how_it_goes(tmp_path: Path) -> None:
+def test_the_screen_shows_how_it_goes(tmp_path: Path) -> None:
     runs = [PlannedRun("digits", seed=seed) for seed in range(3)]
     screen = CompareScreen(runs, tmp_path)
     out = io.StringIO()
@@ -542,7 +542,7 @@ def test_the_screen_sstatuses_how_it_goes(tmp_path: Path) -> None:
         file=out, force_terminal=True, width=120, markup=False, highlight=False
     )
     screen.messages = screen.console
-    screen.lively = True
+    screen.interactive = True
     with screen.opened():
         for run in runs[:2]:
             screen.started(run)

@@ -279,7 +279,7 @@ def test_words_that_make_no_sense(
         (["--to", "onnx", "t.onnx"], ". holds neither a model, a run nor a ticket"),
         (["--model", "nowhere", "--to", "onnx", "t.onnx"], "no folder nowhere; make a model"),
         (["--model", "file", "--to", "onnx", "t.onnx"], "file is a file, but the folder of"),
-        ([*run, "--task", TASK, "t.onnx"], "Missing option '--to'"),
+        ([*run, "--task", TASK, "t.bin"], "The format of t.bin is not clear"),
         ([*run, "--task", TASK, "--to", "onnx"], "Missing argument"),
     ]:
         assert sentence in refused("export", *words), words
