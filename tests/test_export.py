@@ -120,7 +120,7 @@ def test_the_file_is_plain(exported: Exports) -> None:
 
 @pytest.mark.parametrize("rule", ["confidence", "energy", "features", "pixels+confidence", "judge"])
 def test_a_whole_model_by_its_rule(rule: str, tmp_path: Path) -> None:
-    method = make(epochs=1, infer=rule)
+    method = make(epochs=1, rule=rule)
     found = lessons(2)
     for lesson in found:
         teach(method, lesson.task)

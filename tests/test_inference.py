@@ -179,11 +179,11 @@ def test_standardised_scores_of_the_own_validation_images_are_standard():
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_serves_every_method_and_is_saved(name, rule):
-    method = make(name, epochs=1, infer=rule)
+    method = make(name, epochs=1, rule=rule)
     found = lessons(2)
     for lesson in found:
         teach(method, lesson.task)
-    again = make(name, epochs=1, infer=rule)
+    again = make(name, epochs=1, rule=rule)
     again.load(method.state())
     images = torch.cat([lesson.test.images[:9] for lesson in found])
     one, other = method.predict(images, None), again.predict(images, None)
@@ -199,7 +199,7 @@ def test_every_rule_serves_every_method_and_is_saved(name, rule):
 def test_what_is_kept_is_counted():
     sizes = {}
     for rule in ("confidence", "pixels"):
-        method = make(epochs=1, infer=rule)
+        method = make(epochs=1, rule=rule)
         teach(method, lessons(1)[0].task)
         sizes[rule] = method.footprint()["tasks"]
     assert sizes["pixels"] - sizes["confidence"] == 4 * (64 + 64 * 16 + 16 + 1)
@@ -249,7 +249,7 @@ def test_different_pictures_are_told_apart_where_confidence_fails():
 
 
 def test_an_unknown_rule_is_refused():
-    with pytest.raises(RivalsError, match="infer is 'luck'; use confidence, entropy"):
+    with pytest.raises(RivalsError, match="naming.rule is 'luck'; use confidence, entropy"):
         make(rule="luck")
 
 

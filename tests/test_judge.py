@@ -116,7 +116,7 @@ def test_a_loud_ticket_is_not_believed():
 
 
 def taught(rule, found, **settings):
-    method = make(infer=rule, **settings)
+    method = make(rule=rule, **settings)
     for lesson in found:
         teach(method, lesson.task)
     return method
@@ -215,7 +215,7 @@ def test_the_largest_belief_is_what_is_named(rule):
 
 @pytest.mark.parametrize("count", [0, -3])
 def test_a_judge_without_images_is_refused(count):
-    with pytest.raises(RivalsError, match=f"kept_per_class is {count}, but must be at least 1."):
+    with pytest.raises(RivalsError, match=f"naming.images_per_class is {count}, but must be at least 1."):
         make(rule="judge", images_per_class=count)
 
 
@@ -223,5 +223,5 @@ def test_more_than_memory_holds_is_refused_in_words(monkeypatch):
     monkeypatch.setattr(judge, "LARGEST", 10)
     found = lessons(2)
     method = taught("judge", found, epochs=1)
-    with pytest.raises(RivalsError, match=r"40 exemplars .* use infer=pixels\+confidence"):
+    with pytest.raises(RivalsError, match=r"40 exemplars .* use naming.rule=pixels\+confidence"):
         method.predict(found[0].test.images, None)

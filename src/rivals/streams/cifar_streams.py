@@ -11,7 +11,7 @@ from pydantic import Field
 from rivals.seeds import Seed
 from rivals.streams.class_split import ClassSplit
 from rivals.streams.data.loading import load
-from rivals.streams.splits import SplitSettings, check_order
+from rivals.streams.splits import ClassOrder, SplitSettings
 from rivals.streams.stream import Benchmark, Stream, streams
 from rivals.streams.task import Preprocessing
 
@@ -26,11 +26,7 @@ LAMAML = Preprocessing(scale=255.0, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 
 class CifarSettings(SplitSettings):
     """How CIFAR becomes a stream."""
 
-    class_order: str = Field("natural", description="natural | seeded")
-
-    def check(self) -> None:
-        super().check()
-        check_order(self.class_order)
+    class_order: ClassOrder = Field("natural", description="natural, or shuffled by the seed")
 
 
 def _register(name: str, source: str, width: int, preprocessing: Preprocessing) -> None:

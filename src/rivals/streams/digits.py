@@ -18,6 +18,7 @@ from torch import Tensor
 from rivals.errors import RivalsError
 from rivals.seeds import Seed
 from rivals.settings import Settings
+from rivals.streams.splits import ClassOrder
 from rivals.streams.stream import Benchmark, Stream, StreamItem, stratified, streams
 from rivals.streams.task import Examples, Preprocessing, Task
 
@@ -35,41 +36,27 @@ def load() -> tuple[Tensor, Tensor, str]:
     return images, labels, f"sklearn-digits:{digest[:16]}"
 
 
-def _check_shares(test_share: float, validation_share: float) -> None:
-    for name, share in (("test_share", test_share), ("validation_share", validation_share)):
-        if not 0 < share < 1:
-            raise RivalsError(f"{name} is {share}, but must lie between 0 and 1.")
+class PermutedSettings(Settings):
+    """How many permutations the stream has."""
+
+    tasks: int = Field(20, ge=1, description="permutations of the pixels")
+    test_share: float = Field(0.2, gt=0, lt=1, description="of all images, class by class")
+    validation_share: float = Field(0.1, gt=0, lt=1, description="of the other images")
 
 
 class DigitsSettings(Settings):
     """How the digits become a stream."""
 
-    tasks: int = Field(5, description="tasks of 10 / tasks classes each")
-    class_order: str = Field("natural", description="natural | seeded")
-    test_share: float = 0.2
-    validation_share: float = Field(0.1, description="of the images outside the test split")
+    tasks: int = Field(5, ge=1, description="1, 2, 5 or 10 tasks that share the ten classes")
+    class_order: ClassOrder = Field("natural", description="natural, or shuffled by the seed")
+    test_share: float = Field(0.2, gt=0, lt=1, description="of all images, class by class")
+    validation_share: float = Field(0.1, gt=0, lt=1, description="of the other images")
 
     def check(self) -> None:
         if self.tasks not in (1, 2, 5, 10):
             raise RivalsError(
                 f"tasks is {self.tasks}, but the ten digits split into 1, 2, 5 or 10."
             )
-        _check_shares(self.test_share, self.validation_share)
-        if self.class_order not in ("natural", "seeded"):
-            raise RivalsError(f"class_order is '{self.class_order}'; use natural or seeded.")
-
-
-class PermutedSettings(Settings):
-    """How many permutations the stream has."""
-
-    tasks: int = 20
-    test_share: float = 0.2
-    validation_share: float = 0.1
-
-    def check(self) -> None:
-        _check_shares(self.test_share, self.validation_share)
-        if self.tasks < 1:
-            raise RivalsError(f"tasks is {self.tasks}, but a stream has at least one task.")
 
 
 class _Digits(Stream):

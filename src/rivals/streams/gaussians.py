@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rivals.errors import RivalsError
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams.stream import Benchmark, Stream, StreamItem, streams
@@ -24,21 +23,14 @@ PREPROCESSING = Preprocessing(scale=255.0, mean=(0.5,), std=(0.25,))
 class GaussianSettings(Settings):
     """How many clouds, how far apart, how many points of each."""
 
-    tasks: int = 5
-    classes: int = Field(4, description="of a task")
+    tasks: int = Field(5, ge=1, description="tasks of the stream")
+    classes: int = Field(4, ge=1, description="classes of a task")
     distance: float = Field(
-        0.35, description="deviation of a class's pixels between classes; within a class it is 1"
+        0.35, gt=0, description="deviation of pixels between classes; within a class it is 1"
     )
-    train: int = Field(200, description="images a class")
-    validation: int = 20
-    test: int = 50
-
-    def check(self) -> None:
-        for name in ("tasks", "classes", "train", "validation", "test"):
-            if getattr(self, name) < 1:
-                raise RivalsError(f"{name} is {getattr(self, name)}, but must be at least 1.")
-        if not self.distance > 0:
-            raise RivalsError(f"distance is {self.distance}, but must be more than 0.")
+    train: int = Field(200, ge=1, description="training images of a class")
+    validation: int = Field(20, ge=1, description="validation images of a class")
+    test: int = Field(50, ge=1, description="test images of a class")
 
 
 class Gaussians(Stream):

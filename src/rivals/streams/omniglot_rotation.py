@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rivals.seeds import Seed
 from rivals.streams.data.loading import load
-from rivals.streams.splits import Parts, Pool, SplitSettings, check_order, ordered, restrict, unseen
+from rivals.streams.splits import ClassOrder, Parts, Pool, SplitSettings, ordered, restrict, unseen
 from rivals.streams.stream import Benchmark, Stream, StreamItem, stratified, streams
 from rivals.streams.task import Examples, Preprocessing, Task
 
@@ -29,16 +29,12 @@ TEST_SHARE = {"drawing": 0.25, "wsn": 0.25, "nine_to_one": 0.1}
 class OmniglotSettings(SplitSettings):
     """How Omniglot becomes a stream."""
 
-    SPLITS: ClassVar[tuple[str, ...]] = tuple(TEST_SHARE)
-
-    split: str = Field("drawing", description="drawing | wsn | nine_to_one")
-    class_order: str = Field(
-        "natural", description="natural | seeded, of the first 1,200 characters"
+    split: str = Field("drawing", description="drawing, wsn or nine_to_one")
+    class_order: ClassOrder = Field(
+        "natural", description="natural, or shuffled by the seed, of the first 1,200 characters"
     )
 
-    def check(self) -> None:
-        super().check()
-        check_order(self.class_order)
+    SPLITS: ClassVar[tuple[str, ...]] = tuple(TEST_SHARE)
 
 
 class OmniglotRotation(Stream):

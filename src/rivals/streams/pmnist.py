@@ -7,12 +7,13 @@ Pixels are normalised as GPM and WSN do; `pmnist-1000` only divides by 255, as G
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from rivals.errors import RivalsError
 from rivals.seeds import Seed
 from rivals.streams.data.loading import load
 from rivals.streams.splits import Pool, SplitSettings, divide, restrict
@@ -26,18 +27,13 @@ PLAIN = Preprocessing(scale=255.0, mean=(0.0,), std=(1.0,))
 class PermutedMnistSettings(SplitSettings):
     """How MNIST becomes a stream of permutations."""
 
-    pad: int = Field(28, description="28 for the MLP | 32 for the convolutional networks")
-
-    def check(self) -> None:
-        super().check()
-        if self.pad not in (28, 32):
-            raise RivalsError(f"pad is {self.pad}; use 28 or 32.")
+    pad: Literal[28, 32] = Field(28, description="pixels a side: 28, or 32 for convolutions")
 
 
 class ThousandSettings(PermutedMnistSettings):
     """The same with 1,000 training images a task."""
 
-    per_class: int = 100
+    per_class: int = Field(100, ge=0, description="at most so many training images a class; 0: all")
 
 
 class PermutedMnist(Stream):

@@ -7,7 +7,7 @@ split over both is the same operation as the official one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,35 +20,28 @@ from rivals.settings import Settings
 from rivals.streams.data.loading import Loaded
 from rivals.streams.stream import stratified
 
+ClassOrder = Literal["natural", "seeded"]
+
 
 class SplitSettings(Settings):
     """The settings of every stream on official data."""
 
-    SPLITS: ClassVar[tuple[str, ...]] = ("official", "random_9_1")
+    tasks: int = Field(0, ge=0, description="use the first so many tasks; 0: all")
+    split: str = Field("official", description="official, or random_9_1 over all images")
+    validation_share: float = Field(
+        0.05, ge=0, le=0.5, description="of the training images of each class"
+    )
+    per_class: int = Field(0, ge=0, description="at most so many training images a class; 0: all")
+    test_per_class: int = Field(0, ge=0, description="at most so many test images a class; 0: all")
+    duplicates: Literal["drop", "keep"] = Field(
+        "drop", description="training images that are also test images, pixel for pixel"
+    )
 
-    tasks: int = Field(0, description="the first so many; 0 = all")
-    split: str = Field(
-        "official", description="official | random_9_1, over training and test images together"
-    )
-    validation_share: float = Field(0.05, description="of the training images, class by class")
-    per_class: int = Field(0, description="at most so many training images a class; 0 = all")
-    test_per_class: int = 0
-    duplicates: str = Field(
-        "drop", description="drop | keep training images that are, pixel for pixel, test images"
-    )
+    SPLITS: ClassVar[tuple[str, ...]] = ("official", "random_9_1")
 
     def check(self) -> None:
         if self.split not in self.SPLITS:
             raise RivalsError(f"split is '{self.split}'; use {' or '.join(self.SPLITS)}.")
-        if self.duplicates not in ("drop", "keep"):
-            raise RivalsError(f"duplicates is '{self.duplicates}'; use drop or keep.")
-        if not 0 <= self.validation_share <= 0.5:
-            raise RivalsError(
-                f"validation_share is {self.validation_share}, but it must lie from 0 to 0.5."
-            )
-        for name in ("tasks", "per_class", "test_per_class"):
-            if getattr(self, name) < 0:
-                raise RivalsError(f"{name} is {getattr(self, name)}; use 0 for all.")
 
     def describe_subset(self, subset: str, full: int) -> str:
         """What results must say: the data set's own `subset` and what these settings leave out."""
@@ -64,12 +57,6 @@ class SplitSettings(Settings):
         if self.tasks > full:
             raise RivalsError(f"tasks is {self.tasks}, but the stream has {full}; use 0 for all.")
         return self.tasks or full
-
-
-def check_order(class_order: str) -> None:
-    """The two orders of classes."""
-    if class_order not in ("natural", "seeded"):
-        raise RivalsError(f"class_order is '{class_order}'; use natural or seeded.")
 
 
 def ordered(count: int, class_order: str, seed: Seed) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
-from rivals.errors import RivalsError
 from rivals.seeds import Seed
 from rivals.streams.class_split import ClassSplit
 from rivals.streams.data.loading import load
-from rivals.streams.splits import SplitSettings, check_order
+from rivals.streams.splits import ClassOrder, SplitSettings
 from rivals.streams.stream import Benchmark, Stream, streams
 from rivals.streams.task import Preprocessing
 
@@ -18,14 +19,8 @@ IMAGENET = Preprocessing(scale=255.0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.
 class TinyImageNetSettings(SplitSettings):
     """How Tiny-ImageNet becomes a stream."""
 
-    class_order: str = Field("natural", description="natural | seeded")
-    image_size: int = Field(64, description="64 | 32")
-
-    def check(self) -> None:
-        super().check()
-        check_order(self.class_order)
-        if self.image_size not in (32, 64):
-            raise RivalsError(f"image_size is {self.image_size}; use 64 or 32.")
+    class_order: ClassOrder = Field("natural", description="natural, or shuffled by the seed")
+    image_size: Literal[64, 32] = Field(64, description="pixels a side")
 
 
 def build(settings: TinyImageNetSettings, seed: Seed) -> Stream:

@@ -18,11 +18,11 @@ TEST_SHARE = 5  # one test image for so many training images
 class NoiseSettings(Settings):
     """How many tasks of how many pictures of which size."""
 
-    tasks: int = 1
-    images: int = Field(400, description="for training")
-    classes: int = 10
-    channels: int = 3
-    side: int = 32
+    tasks: int = Field(1, ge=1, description="tasks of the stream")
+    images: int = Field(400, ge=1, description="training images of a task")
+    classes: int = Field(10, ge=2, description="classes of a task")
+    channels: int = Field(3, ge=1, description="1 or 3")
+    side: int = Field(32, ge=1, description="pixels a side")
 
 
 class NoiseStream(Stream):
