@@ -16,10 +16,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from rivals.baselines.memory.exemplar_budget import Budget
-from rivals.baselines.memory.exemplars import ExemplarMemory
+from rivals.baselines.memory.exemplar_memory import ExemplarMemory
+from rivals.baselines.memory.exemplar_stores import Budget
 from rivals.baselines.memory.pool import UnlabelledPool
-from rivals.baselines.remembering import Remembering
 from rivals.learn.method import StepResult
 from rivals.learn.state import State, StatePart
 from rivals.learn.twta import TWTA
@@ -39,7 +38,7 @@ class RehearsingSettings(TWTASettings):
     kept: int = 10  # images of each class
 
 
-class Rehearsing(Remembering, TWTA):
+class Rehearsing(TWTA):
     """TWTA with a memory of exemplars."""
 
     settings: RehearsingSettings
@@ -99,12 +98,17 @@ class Rehearsing(Remembering, TWTA):
         self.estimate_norms(task)
         super().end_task(task)
 
+    def footprint(self) -> dict[str, int]:
+        return {**super().footprint(), "exemplars": sum(self.memory.bytes().values())}
+
     def state(self) -> State:
-        return {**super().state(), "second": StatePart({"head": self.second.detach()})}
+        second = StatePart({"head": self.second.detach()})
+        return {**super().state(), "second": second, "memory": self.memory.state()}
 
     def load(self, state: State) -> None:
         self.second = state["second"].tensors["head"].requires_grad_()
         super().load(state)
+        self.memory.load(state["memory"])
 
 
 @dataclass(frozen=True)
