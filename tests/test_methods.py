@@ -10,8 +10,10 @@ from rivals.baselines.lookahead import split
 from rivals.errors import RivalsError
 from rivals.experiment import evaluation as evaluate
 from rivals.learn.method import Method, methods
+from rivals.learn.training_settings import TrainingSettings
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
+from rivals.settings import leaves
 from rivals.streams.batching import epoch
 from rivals.streams.stream import StreamItem
 from rivals.streams.task import Examples, Task
@@ -212,6 +214,53 @@ def test_a_method_is_at_most_two_levels_below_the_contract(name):
     bases = [each for each in methods[name].__mro__ if issubclass(each, Method)]
     assert len(bases) <= 3, [each.__name__ for each in bases]
     assert all(len(each.__bases__) == 1 for each in bases), "no mixins"
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_settings_of_a_baseline_are_described_in_sentences(name):
+    common = {path for path, _ in leaves(TrainingSettings)}
+    for path, field in leaves(methods[name].settings_class):
+        if path not in common:
+            assert re.fullmatch(r"[A-Z].{10,}\.", field.description or ""), path
+
+
+def test_a_part_of_nested_settings_keeps_the_rest_as_the_method_has_it():
+    for name, size in (("er", 200), ("icarl", 2000), ("llt", 100), ("lamaml", 200)):
+        default = methods[name].settings_class().memory
+        assert default.size == size
+        changed = methods[name].settings_class(memory={"size": 7}).memory
+        assert (changed.size, changed.counted_in) == (7, default.counted_in)
+    changed = methods["fsdgpm"].settings_class(subspace={"energy": [0.5]}).subspace
+    assert (changed.energy, changed.energy_step, changed.samples) == ((0.5,), 0.0005, 300)
+
+
+@pytest.mark.parametrize(("name", "settings", "says"), [
+    ("er", {"memory.size": 0}, "size is 0, but must be at least 1"),
+    ("er", {"memory.counted_in": "kilos"}, "use class, images or bytes"),
+    ("gem", {"lr": 0}, "lr is 0, but must be more than 0"),
+    ("gem", {"margin": -1}, "margin is -1, but must be at least 0"),
+    ("der", {"alpha": float("inf")}, "alpha is inf, but must be finite"),
+    ("sparcl", {"sparsity.weights": 0.9}, "must be at least sparsity.weights"),
+    ("llt", {"rounds": (1, 0)}, "rounds is 0, but must be at least 1"),
+    ("llt", {"rounds": ()}, "pruning.rounds is empty"),
+    ("gpm", {"energy": (0.9, 1.5)}, "energy is 1.5, but must be at most 1"),
+    ("gpm", {"energy": ()}, "subspace.energy is empty"),
+    ("gpm", {"shared_norms": True}, "parity.task_specific says"),
+    ("lamaml", {"shared_norms": True}, "parity.task_specific says"),
+    ("softnet", {"minor_lr_factor": 0.5, "optimizer": "adam"}, "use optimizer=sgd"),
+    ("joint", {"every": 0}, "every is 0, but must be at least 1"),
+])  # fmt: skip
+def test_settings_that_do_not_fit_are_refused(name, settings, says):
+    with pytest.raises(RivalsError, match=re.escape(says)):
+        make(name, **settings)
+
+
+@pytest.mark.parametrize(("name", "sections"), [
+    ("sparcl", ["der", "sparcl"]), ("softnet", ["wsn", "softnet"]), ("er", ["er"]),
+    ("chain", ["chain"]),
+])  # fmt: skip
+def test_the_sections_of_a_recipe_that_a_method_reads(name, sections):
+    assert methods[name].recipe_sections() == sections
 
 
 def test_a_task_cannot_be_learned_twice_under_one_name():

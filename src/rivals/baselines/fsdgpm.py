@@ -57,9 +57,12 @@ class ImportanceSettings(Settings):
 
     learned: bool = Field(False, description="Learn λ from the loss, instead of λ = 1.")
     start: float = Field(
-        0.3, ge=0, allow_inf_nan=False, description="r at the start of a task; 0.3 is λ = 0.95."
+        0.3,
+        ge=0,
+        allow_inf_nan=False,
+        description="Value of r at the start of a task; 0.3 gives λ = 0.95.",
     )
-    lr: float = Field(0.01, ge=0, allow_inf_nan=False, description="η₂, the learning rate of r.")
+    lr: float = Field(0.01, ge=0, allow_inf_nan=False, description="Learning rate of r (η₂).")
 
 
 class FSDGPMSettings(LookaheadSettings):
@@ -75,7 +78,7 @@ class FSDGPMSettings(LookaheadSettings):
         "only to learn λ.",
     )
     perturbation: float = Field(
-        0.05, ge=0, allow_inf_nan=False, description="η₁, the step size of the inner steps."
+        0.05, ge=0, allow_inf_nan=False, description="Step size of the inner steps (η₁)."
     )
     importance: ImportanceSettings = ImportanceSettings()
     subspace: SubspaceSettings = SubspaceSettings(energy=(0.99,), energy_step=0.0005, samples=300)

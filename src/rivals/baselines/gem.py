@@ -58,7 +58,7 @@ class GEMSettings(DenseSettings):
         0.5,
         ge=0,
         allow_inf_nan=False,
-        description="γ, the 'memory strength': how far a violated constraint is exceeded.",
+        description="How far a violated constraint is exceeded (γ, 'memory strength').",
     )
     clip_grad: float = Field(
         0.0,

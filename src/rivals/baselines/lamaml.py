@@ -40,18 +40,18 @@ class LaMAMLSettings(LookaheadSettings):
     """Step sizes, and how they are learned."""
 
     step_size: float = Field(
-        0.1, ge=0, allow_inf_nan=False, description="α, the step size of every weight at first."
+        0.1, ge=0, allow_inf_nan=False, description="Step size of every weight at the start (α)."
     )
     step_size_lr: float = Field(
-        0.25, ge=0, allow_inf_nan=False, description="η, the learning rate of the step sizes."
+        0.25, ge=0, allow_inf_nan=False, description="Learning rate of the step sizes (η)."
     )
     positive_steps: bool = Field(
         False, description="Use max(α, 0) in inner steps too, as in the official code on MNIST."
     )
     variant: Literal["lamaml", "sync", "cmaml"] = Field(
         "lamaml",
-        description="lamaml learns step sizes and uses them; sync learns them, but takes plain SGD "
-        "steps; cmaml keeps them fixed.",
+        description="With lamaml, step sizes are learned and used; with sync, learned, but weights "
+        "take plain SGD steps; with cmaml, fixed.",
     )
 
 

@@ -69,7 +69,8 @@ class PruningSettings(Settings):
 
     enabled: bool = Field(True, description="Prune top-down; false keeps a dense network.")
     rounds: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (1, 1, 2, 3, 5), description="Rounds of pruning after the first task, the second, …"
+        (1, 1, 2, 3, 5),
+        description="Rounds of pruning after the first task, the second, and so on.",
     )
     share: float = Field(
         0.2, gt=0, lt=1, description="Share of the remaining weights that a round removes."

@@ -8,9 +8,9 @@ from rivals.learn.twta import TWTA
 
 @methods.register("random-ticket")
 class RandomTicket(TWTA):
-    """Same settings, network, protection, inheritance, growth and steps; but chance decides.
+    """Same settings, network, protection, inheritance, growth and steps, but random winners.
 
-    Winners are drawn evenly among the units of a block, whether their edges are free or not.
+    They are drawn uniformly from the units of a block, whether their edges are free or not.
     """
 
     def compete_steps(self) -> int:

@@ -218,7 +218,7 @@ class ScoredSettings(DenseSettings):
         0.5,
         gt=0,
         le=1,
-        description="c, the share of the weights of every layer that a task uses; heads are whole.",
+        description="Share of the weights of every layer that a task uses (c); heads are whole.",
     )
     optimizer: Literal["adam", "sgd"] = Field(
         "adam", description="Optimizer of weights, scores, norms and head."

@@ -52,12 +52,12 @@ from rivals.streams.task import Batch, Task
 class SparsitySettings(Settings):
     """How sparse weights and gradients are, and how their masks change."""
 
-    weights: float = Field(0.75, ge=0, lt=1, description="s, the share of weights that are zero.")
+    weights: float = Field(0.75, ge=0, lt=1, description="Share of weights that are zero (s).")
     gradients: float = Field(
         0.8,
         ge=0,
         lt=1,
-        description="s_g, the share of gradients that are zero; at least sparsity.weights.",
+        description="Share of gradients that are zero (s_g); at least sparsity.weights.",
     )
     slack: float = Field(
         0.01, ge=0, lt=1, description="By how much masks are pruned further and grown again."

@@ -34,7 +34,7 @@ class SubspaceSettings(Settings):
 
     energy: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         (0.97,),
-        description="ε, the share of the inputs' energy that a basis holds: one number, or one for "
+        description="Share of the inputs' energy that a basis holds (ε): one number, or one for "
         "each layer.",
     )
     energy_step: float = Field(
