@@ -216,7 +216,7 @@ def test_the_largest_belief_is_what_is_named(rule):
 @pytest.mark.parametrize("count", [0, -3])
 def test_a_judge_without_images_is_refused(count):
     with pytest.raises(
-        RivalsError, match=f"naming.images_per_class is {count}, but must be at least 1."
+        RivalsError, match=rf"naming\.images_per_class is {count}, but must be at least 1\."
     ):
         make(rule="judge", images_per_class=count)
 

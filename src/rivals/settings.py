@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
@@ -58,6 +58,8 @@ class Settings(BaseModel):
             return _nested(info.field_name, hint, {**dict(default), **value})
         if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
+        if get_origin(hint) is Literal and isinstance(value, str):
+            return next((word for word in get_args(hint) if str(word) == value), value)
         if hint in (int, float, bool):
             if isinstance(value, str):
                 with contextlib.suppress(yaml.YAMLError):

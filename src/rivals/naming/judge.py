@@ -84,8 +84,8 @@ def fit(
     if smaller > LARGEST:
         raise RivalsError(
             f"A judge of {len(values):,} exemplars and {values.shape[1]:,} features needs a square "
-            f"of {smaller:,}, and {LARGEST:,} is the most; use naming.rule=pixels+confidence for so many "
-            "tasks."
+            f"of {smaller:,}, and {LARGEST:,} is the most; use naming.rule=pixels+confidence for "
+            "so many tasks."
         )
     look = Look(values.mean(0), values.std(0, correction=0).clamp(min=1e-6))
     sizes = sizes_of(outputs)
