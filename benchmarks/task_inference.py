@@ -123,7 +123,7 @@ def time(count: int, rounds: int) -> None:
         network.add("task", 10)
         return network.cut("task")
 
-    tickets = [cut(plan.native(Seed(number))) for number in range(count)]
+    tickets = [cut(plan.dense(Seed(number), "ticket")) for number in range(count)]
     prepare = Preprocessing(255.0, (0.5,) * 3, (0.25,) * 3)
     raw = torch.randint(0, 256, (40, 3, 32, 32), generator=Seed(0).torch(), dtype=torch.uint8)
     together = ParallelTickets(tickets, [prepare] * count)

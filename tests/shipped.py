@@ -22,12 +22,14 @@ SIDE = 32
 class TwoPaths(nn.Module):
     """A user's own: a fine and a coarse look, added."""
 
-    def __init__(self, kind, maps=16, dense=32):
+    def __init__(self, build, maps=16, dense=32):
         super().__init__()
-        stream = kind.stream(maps)
-        self.fine = kind.conv(maps, 3, padding=1, stream=stream, activate=False)
-        self.coarse = kind.conv(maps, 5, padding=2, stream=stream, activate=False)
-        self.end = nn.Sequential(Activation(kind.unit), MaxPool(2), Flatten(), kind.linear(dense))
+        stream = build.stream(maps)
+        self.fine = build.conv(maps, 3, padding=1, stream=stream, activate=False)
+        self.coarse = build.conv(maps, 5, padding=2, stream=stream, activate=False)
+        self.end = nn.Sequential(
+            Activation(build.activation), MaxPool(2), Flatten(), build.linear(dense)
+        )
 
     def forward(self, flow):
         return self.end(self.fine(flow) + self.coarse(flow))

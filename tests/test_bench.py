@@ -27,7 +27,7 @@ NAMES = {
         "settled-step", "competing-step", "relaxed-step", "task-alexnet", "task-resnet18", "loop",
     },
     "memory": {
-        "memory-alexnet-held", "memory-alexnet-generated", "memory-resnet18-held",
+        "memory-alexnet-stored", "memory-alexnet-generated", "memory-resnet18-stored",
         "memory-resnet18-generated", "wide-network",
     },
     "tickets": {
@@ -165,8 +165,8 @@ settings = NetworkSettings(architecture="resnet-small", widths=(64, 128, 64), un
 plan = NetworkPlan(settings, (3, 64, 64))
 images = torch.randn(8, 3, 64, 64).contiguous(memory_format=torch.channels_last)
 labels = torch.arange(8) % 2
-for build in (plan.native, plan.dense):
-    network = build(Seed(0))
+for width in ("ticket", "dense"):
+    network = plan.dense(Seed(0), width)
     network.add("one", 2)
     torch.nn.functional.cross_entropy(network.train()(images, "one"), labels).backward()
 for way, compete in (("sparse", 1.0), ("relaxed", 1.0), ("sparse", 0.0)):

@@ -17,8 +17,8 @@ HEAVY = """
 print("heavy:", sorted({name.partition(".")[0] for name in sys.modules} & {"scipy", "sklearn"}))
 """
 PREDICT = """
-from rivals.model.predictor import Predictor
-print(Predictor(sys.argv[1]).predict([sys.argv[2]])[0].label)
+import rivals
+print(rivals.Model(sys.argv[1]).predict(sys.argv[2]).label)
 """
 RUN = """
 from rivals.cli.main import main

@@ -482,8 +482,9 @@ def test_the_example_of_the_page_runs():
     page = (Path(__file__).parent.parent / "docs" / "memory.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert blocks
+    names: dict[str, object] = {}  # a page is one script
     for block in blocks:
-        exec(block, {})
+        exec(block, names)
 
 
 def test_ranks_of_a_herd_do_not_depend_on_its_length():

@@ -307,7 +307,7 @@ def test_a_table_tells_who_has_other_settings_than_most(tmp_path: Path) -> None:
         config["training"] = {"batch_size": 40 if wide else 20, "lr": 0.05, method: "its own"}
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
     (section,) = sections(read([tmp_path]))
-    said = "Settings that most systems here do not have: GPM, WSN: J = 4, batch 40."
+    said = "Settings that most systems here do not have: GPM, WSN: J = 4, batch_size 40."
     assert said in accuracy(section).notes
     assert said in cost(section).notes
     section.groups = [group for group in section.groups if group.method in ("twta", "chain")]
@@ -323,7 +323,7 @@ def test_one_seed_has_no_deviation_and_little_is_enough(tmp_path: Path, accepted
     results["inferred"], results["summary"]["accuracy"]["task_inferred"] = [], None
     (folder / "results.json").write_text(json.dumps(results))
     said = accepted("report", folder, "--out", tmp_path / "out")
-    assert said.startswith("1 runs in ")
+    assert said.startswith("Wrote ")
     assert "±" not in (tmp_path / "out" / "accuracy.md").read_text()
     (section,) = sections(read([folder]))
     assert cost(section).rows[0][4] == Cell()
@@ -489,7 +489,7 @@ def test_mistakes_are_one_sentence(
     shutil.copytree(stopped, tmp_path / "both" / "stopped")
     shutil.copytree(good, tmp_path / "both" / "good")
     said = accepted("report", tmp_path / "both", "--finished-only", "--out", out)
-    assert said.startswith("1 runs in")
+    assert "from 1 runs;" in said
 
 
 def test_damaged_files_are_one_sentence(tmp_path: Path, refused: Refused) -> None:

@@ -160,7 +160,8 @@ def _sentence(model: type[Settings], error: ValidationError) -> RivalsError:
         return unknown("setting", place[-1], [path for path, _ in leaves(_owner(model, place))])
     if kind == "literal_error":
         words = [str(word) for word in get_args(_annotation(model, place))]
-        return RivalsError(f"{name} is '{given}'; use {', '.join(words[:-1])} or {words[-1]}.")
+        shown = given if isinstance(given, int) else f"'{given}'"
+        return RivalsError(f"{name} is {shown}; use {', '.join(words[:-1])} or {words[-1]}.")
     limits = {
         "greater_than": "must be more than {gt:g}",
         "greater_than_equal": "must be at least {ge:g}",

@@ -231,7 +231,7 @@ def test_omniglot_rotation(
         ("cifar100", {"class_order": "random"}, "class_order is 'random'; use natural or seeded"),
         ("cifar100", {"split": "drawing"}, "split is 'drawing'; use official or random_9_1"),
         ("cifar100", {"validation_share": 0.9}, "validation_share is 0.9"),
-        ("cifar100", {"per_class": -1}, "per_class is -1; use 0 for all"),
+        ("cifar100", {"per_class": -1}, "per_class is -1, but must be at least 0"),
         ("cifar100", {"duplicates": "some"}, "duplicates is 'some'; use drop or keep"),
         ("pmnist", {"pad": 30}, "pad is 30; use 28 or 32"),
         ("tiny-imagenet", {"image_size": 48}, "image_size is 48; use 64 or 32"),

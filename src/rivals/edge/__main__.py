@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
 
 from rivals.edge.artefact import load
 from rivals.errors import RivalsError
@@ -25,7 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"rivals.edge: {error}", file=sys.stderr)
         return 2
     if options.json:
-        print(json.dumps([{"image": image, **asdict(answer)} for image, answer in answers]))
+        rows = [
+            {"image": image, "label": a.label, "confidence": a.confidence, "task": a.task}
+            for image, a in answers
+        ]
+        print(json.dumps(rows))
         return 0
     several = len(artefact.card.tasks) > 1
     for image, answer in answers:

@@ -8,7 +8,7 @@ from rivals.experiment.bench.bench_row import Row, at_most
 from rivals.experiment.bench.bench_sizes import Sizes
 from rivals.experiment.bench.probe import ask
 
-LIMITS = {"held": 1 / 3, "generated": 1 / 7}
+LIMITS = {"stored": 1 / 3, "generated": 1 / 7}
 
 
 def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:

@@ -37,7 +37,7 @@ def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
 
 def learned(network: str, sizes: Sizes, tasks: int) -> tuple[TWTA, Task]:
     """A method that has random tickets for `tasks` tasks, without a step, and the last task."""
-    method = method_of(sizes.plan(network), "random-ticket", batch=sizes.batch, contenders=1)
+    method = method_of(sizes.plan(network), "random-ticket", batch_size=sizes.batch, contenders=1)
     assert isinstance(method, TWTA)
     for number in range(tasks):
         task = noise_task(sizes.shape, sizes.batch, sizes.classes, number)

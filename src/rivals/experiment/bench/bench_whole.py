@@ -54,7 +54,7 @@ def whole_task(method: Method, task: Task, beside: DenseBeside) -> float:
 
 def whole_row(network: str, sizes: Sizes, target: Target) -> Row:
     """Several tasks one after the other, dense steps in between."""
-    method = method_of(sizes.plan(network), batch=sizes.batch, epochs=sizes.epochs)
+    method = method_of(sizes.plan(network), batch_size=sizes.batch, epochs=sizes.epochs)
     beside = DenseBeside(network, sizes, method)
     seconds = []
     for number in range(sizes.whole_tasks):
