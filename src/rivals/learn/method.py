@@ -141,6 +141,13 @@ class Method(ABC):
     def end_task(self, task: Task) -> None:
         """After the last epoch: winners, bases, exemplars, statistics."""
 
+    def begin_refining(self, task: Task) -> None:
+        """Open a learned task again, to train it further on new data."""
+        raise RivalsError(f"{type(self).__name__} cannot train the task '{task.name}' further.")
+
+    def end_refining(self, task: Task) -> None:
+        """Close a task that was opened by `begin_refining`."""
+
     @abstractmethod
     def logits(self, images: Tensor, task: str) -> Tensor:
         """Scores of the task's classes for preprocessed images, at inference."""

@@ -49,10 +49,11 @@ class Trainer:
         return self._train(task, start, lambda: self.method.finish(task))
 
     def refine(self, task: Task) -> str:
-        """Train a task further that is known; the method must offer `begin_refining`."""
+        """Train a task further that is known, where the method can."""
         method = self.method
-        begin, end = method.begin_refining, method.end_refining  # type: ignore[attr-defined]
-        return self._train(task, lambda: begin(task), lambda: end(task))
+        return self._train(
+            task, lambda: method.begin_refining(task), lambda: method.end_refining(task)
+        )
 
     def end_at(self, step: int, reason: str) -> None:
         """Bring the end nearer: the schedule of the learning rate follows."""
