@@ -13,6 +13,7 @@ from rivals.learn.callbacks import (
     OnStep,
     StopOnRequest,
     TimeLimit,
+    standard_error,
     validation_accuracy,
 )
 from rivals.learn.trainer import Trainer
@@ -46,6 +47,22 @@ def test_early_stopping_keeps_the_best_weights(name):
     ruined = Final()
     Trainer(make(name, epochs=4), [Sabotage(), ruined]).fit(task)
     assert ruined.accuracy < final.accuracy, "without it the last weights stay"
+
+
+def test_what_chance_explains_is_not_restored():
+    """A check that is one image ahead says nothing; the last weights stay."""
+    assert standard_error(50, 100) == pytest.approx(5)
+    assert 2 * standard_error(100, 20) > 100 / 20
+
+    class Lucky(EarlyStopping):
+        def check(self, trainer):
+            super().check(trainer)
+            self.best = 100 * (len(trainer.task.validation) - 1) / len(trainer.task.validation)
+            self.weights = [torch.zeros_like(t) for t in trainer.method.working_tensors()]
+
+    task, final = lessons(1)[0].task, Final()
+    Trainer(make(epochs=4), [Lucky(every=lambda steps: 3, patience=1000), final]).fit(task)
+    assert final.accuracy > 80, "the zeros were not restored"
 
 
 def test_early_stopping_ends_soon_after_the_accuracy_stops_to_rise():

@@ -125,8 +125,10 @@ class EarlyStopping(Callback):
 
     After `patience` checks without a better one the end is brought near: `cooling` of the steps so
     far remain, in which the learning rate falls to 0. When training ends, the weights of the best
-    check are restored if they were better than the last ones. With fewer than `trusted` validation
-    images training is not cut short, since their accuracy says too little.
+    check are restored if they were better than the last ones by more than chance explains: by two
+    standard errors of the accuracy. With few validation images a check in the middle is often ahead
+    by luck, and weights before the learning rate has fallen are worse on new images. With fewer
+    than `trusted` validation images training is not cut short, either.
 
     Args:
         every: Given the planned number of steps, how many steps lie between two checks.
@@ -173,11 +175,11 @@ class EarlyStopping(Callback):
         held = len(trainer.task.validation)
         event = {"event": "validation", "accuracy": accuracy, "held": held, "step": at.step}
         self.listener(event)
-        if accuracy > self.best:
-            self.best, self.since = accuracy, 0
+        better, as_good = accuracy > self.best, accuracy >= self.best
+        self.since = 0 if better else self.since + 1
+        if as_good:  # of equal ones the last, whose learning rate was lower
+            self.best = accuracy
             self.weights = [tensor.detach().clone() for tensor in trainer.method.working_tensors()]
-        else:
-            self.since += 1
         perfect = self.best == 100 and self.since >= 1
         enough = len(trainer.task.validation) >= self.trusted and trainer.reason == "planned"
         if (self.since >= self.patience or perfect) and enough:
@@ -187,10 +189,19 @@ class EarlyStopping(Callback):
 
     @torch.no_grad()
     def on_train_end(self, trainer: Trainer) -> None:
-        if self.weights and trainer.method.settled and validation_accuracy(trainer) < self.best:
+        if not (self.weights and trainer.method.settled):
+            return
+        luck = 2 * standard_error(self.best, len(trainer.task.validation))
+        if validation_accuracy(trainer) < self.best - luck:
             for tensor, best in zip(trainer.method.working_tensors(), self.weights, strict=True):
                 tensor.copy_(best)
         self.weights = []
+
+
+def standard_error(percent: float, images: int) -> float:
+    """Of an accuracy in percent; at least that of one image, where all or none are right."""
+    share = min(max(percent / 100, 1 / (images + 1)), 1 - 1 / (images + 1))
+    return 100 * math.sqrt(share * (1 - share) / images)
 
 
 @torch.no_grad()
