@@ -187,7 +187,9 @@ def test_version_without_torch(accepted: Accepted, monkeypatch: pytest.MonkeyPat
 
 
 def test_shells_complete_verbs_and_options(spawn: Spawn) -> None:
-    script, errors = spawn("-m", "rivals.cli.main", "--show-completion", "bash").communicate()
+    named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # none may be near
+    words = ("-m", "rivals.cli.main", "--show-completion", "bash")
+    script, errors = spawn(*words, env=named).communicate()
     assert errors == ""
     assert "_RIVALS_COMPLETE" in script
     for line, expected in (("rivals te", "test"), ("rivals test --pl", "--plot")):
