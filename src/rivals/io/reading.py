@@ -17,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rivals.errors import RivalsError
 
 TEXT = 16 * 2**20  # bytes of a JSON or YAML file, where nothing else is said
@@ -85,6 +83,8 @@ def parse_json(data: bytes, name: str) -> dict[str, Any]:
 
 def parse_yaml(data: bytes, name: str) -> Any:
     """YAML text as plain values; `name` begins the error message."""
+    import yaml  # here: exported files are run where it is not installed
+
     try:
         depth = 0
         for nodes, event in enumerate(yaml.parse(data.decode(), Loader=yaml.SafeLoader)):
