@@ -39,6 +39,7 @@ from rivals.nn import task_tensors
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import active_count, anneal
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.rival_network import ANCESTOR
 from rivals.nn.selection import Draw, Masked, Settled
 from rivals.nn.shared_weight import StoredWeight
 from rivals.nn.training_copy import ActiveSlice, TrainingCopy
@@ -50,6 +51,7 @@ from rivals.streams.task import Batch, Task
 DENSITY_EVERY = 20  # steps between two measurements of how dense the gradient is
 ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
 GROWTH_ROUNDS = 8  # units that a block may gain before one task; one is usual
+CERTAIN = 1e4  # log π that no other unit reaches
 DISTILLATION = 1.0  # weight of the former answers when a task is refined
 
 
@@ -126,6 +128,9 @@ class TWTASettings(TrainingSettings):
     inherit: Literal["previous", "none"] = Field(
         "previous", description="previous: free edges start as copies of the last ticket's"
     )
+    new: float = Field(
+        1.0, ge=0, le=1, description="share of blocks that a new unit wins, not the ancestor's"
+    )
     loss_over: Literal["task", "seen"] = Field(
         "task", description="classes in the loss: the task's, or all seen, old heads frozen"
     )
@@ -172,6 +177,8 @@ class TWTA(Method):
 
     def ancestor(self, task: Task) -> str | None:
         """Whose ticket the free edges of a new task start as copies of."""
+        if self.network.has_ancestor:
+            return ANCESTOR
         return next(reversed(self.known), None) if self.settings.inherit == "previous" else None
 
     def make_room(self, task: str) -> list[Tensor]:
@@ -214,20 +221,34 @@ class TWTA(Method):
             if self.settings.protect == "edges":
                 free = network.free_shares(rivals, chosen).to(device)
                 log_posterior += self.preference() * free
+            if network.has_ancestor:
+                log_posterior[:, 0] = torch.where(self.renewed(task, number, rivals), -CERTAIN, CERTAIN)
             posteriors.append(log_posterior)
             blocks = torch.arange(rivals.blocks, device=device)
             chosen[rivals] = log_posterior.argmax(1) * rivals.blocks + blocks
         return posteriors, chosen
+
+    def renewed(self, task: str, number: int, rivals: RivalBlocks) -> Tensor:
+        """The blocks that a new unit wins, `new` of them by chance; the ancestor wins the others."""
+        generator = self.seed.child("new", task, number).torch()
+        order = torch.randperm(rivals.blocks, generator=generator).to(self.device)
+        return order < round(self.settings.new * rivals.blocks)
 
     def preference(self) -> float:
         """What a unit with only free edges has ahead of one with none, in log π."""
         return self.settings.competition.prefer_free
 
     def trainable_shares(self, chosen: dict[RivalBlocks, Tensor]) -> dict[RivalBlocks, float]:
-        """For each set of rivals, the least trainable share among the layers that it writes."""
+        """For each set of rivals, the least trainable share among the layers that it writes.
+
+        Where the ancestor wins nothing is to be trained, so these units do not count.
+        """
         shares: dict[RivalBlocks, float] = {}
         for layer in self.network.layers():
-            share = self.network.trainable_share(layer, chosen)
+            rows = chosen[layer.rivals]
+            if self.network.has_ancestor:
+                rows = rows[rows >= layer.rivals.blocks]
+            share = self.network.trainable_share(layer, rows, chosen) if len(rows) else 1.0
             shares[layer.rivals] = min(share, shares.get(layer.rivals, 1.0))
         return shares
 

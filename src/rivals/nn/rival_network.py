@@ -5,9 +5,14 @@
 
 `reopen(task)` and `rewrite(task)` train a claim further where it is its own; `drop(task)` undoes
 it. Whatever happens, the tickets of the other tasks keep every bit.
+
+`adopt` gives unit 0 of every block to an ancestor, a network that was trained before all tasks. Its
+claim is the first, so its edges are protected like those of a task; it has no head and is not saved.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -19,6 +24,10 @@ from rivals.nn.selection import Selection, Winners
 from rivals.nn.shared_weight import StoredWeight
 from rivals.nn.training_copy import TrainingCopy
 from rivals.nn.twta_layers import TWTALayer
+
+
+SETTLED_BATCHES = 1000  # that the statistics of an ancestor count as the average of
+ANCESTOR = ".ancestor"  # its name in the table of tasks; no task may begin with a dot
 
 
 class RivalNetwork(Network):
@@ -51,6 +60,27 @@ class RivalNetwork(Network):
 
     def selection(self, task: str) -> Selection:
         return Winners(task)
+
+    def adopt(self, weights: Sequence[Tensor], norms: Sequence[Mapping[str, Tensor]]) -> None:
+        """Give unit 0 of every block to an ancestor, before any task is opened.
+
+        Args:
+            weights: For each layer (row blocks, column blocks or input channels, taps).
+            norms: For each layer scale, shift, mean and variance, (row blocks,) each.
+        """
+        for rivals in self.rivals():
+            rivals.winners[ANCESTOR] = torch.zeros(rivals.blocks, dtype=torch.long).to(self.device)
+        for layer, values, norm in zip(self.layers(), weights, norms, strict=True):
+            rows, columns = layer.rivals.winner_ids(ANCESTOR), layer.ticket_columns(ANCESTOR)
+            layer.norm.begin(ANCESTOR, len(rows), device=self.device)
+            state = layer.norm.state(ANCESTOR)
+            state.load({**norm, "batches": torch.tensor(float(SETTLED_BATCHES))})
+            state.freeze()
+            layer.weight.claim(ANCESTOR, rows, columns, values.to(self.device))
+
+    @property
+    def has_ancestor(self) -> bool:
+        return ANCESTOR in self.tasks
 
     def open(
         self,
@@ -158,9 +188,10 @@ class RivalNetwork(Network):
         ]
         return torch.stack(shares).mean(0).view(rivals.units, rivals.blocks).T
 
-    def trainable_share(self, layer: TWTALayer, chosen: dict[RivalBlocks, Tensor]) -> float:
-        """The share of free edges in the slice that a choice of units makes of `layer`."""
-        rows = chosen[layer.rivals]
+    def trainable_share(
+        self, layer: TWTALayer, rows: Tensor, chosen: dict[RivalBlocks, Tensor]
+    ) -> float:
+        """The share of free edges between `rows` of `layer` and the units chosen before it."""
         columns = torch.arange(layer.weight.columns, device=rows.device)
         if layer.source:
             columns = chosen[layer.source]
