@@ -88,7 +88,9 @@ class Pictures:
     def some(self, index: Tensor, size: int = 64) -> Tensor:
         """Pixels (n, 3, size, size), resized by the mean of areas."""
         images = torch.from_numpy(np.asarray(self.images[index.numpy()])).float()
-        return images if size == images.shape[-1] else F.interpolate(images, (size,) * 2, mode="area")
+        return (
+            images if size == images.shape[-1] else F.interpolate(images, (size,) * 2, mode="area")
+        )
 
 
 def prepare(pixels: Tensor) -> Tensor:
@@ -275,7 +277,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m rivals.ancestors.train")
     parser.add_argument("name", choices=list(SHAPES))
     parser.add_argument("--teacher", type=Path, required=True, help="weights of EfficientNet-Lite0")
-    parser.add_argument("--out", type=Path, default=Path("ancestors"), help="folder of all it writes")
+    parser.add_argument(
+        "--out", type=Path, default=Path("ancestors"), help="folder of all it writes"
+    )
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--lr", type=float, default=0.1)
     wanted = parser.parse_args()

@@ -222,7 +222,9 @@ class TWTA(Method):
                 free = network.free_shares(rivals, chosen).to(device)
                 log_posterior += self.preference() * free
             if network.has_ancestor:
-                log_posterior[:, 0] = torch.where(self.renewed(task, number, rivals), -CERTAIN, CERTAIN)
+                log_posterior[:, 0] = torch.where(
+                    self.renewed(task, number, rivals), -CERTAIN, CERTAIN
+                )
             posteriors.append(log_posterior)
             blocks = torch.arange(rivals.blocks, device=device)
             chosen[rivals] = log_posterior.argmax(1) * rivals.blocks + blocks

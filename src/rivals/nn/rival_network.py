@@ -25,7 +25,6 @@ from rivals.nn.shared_weight import StoredWeight
 from rivals.nn.training_copy import TrainingCopy
 from rivals.nn.twta_layers import TWTALayer
 
-
 SETTLED_BATCHES = 1000  # that the statistics of an ancestor count as the average of
 ANCESTOR = ".ancestor"  # its name in the table of tasks; no task may begin with a dot
 

@@ -1,0 +1,95 @@
+"""An ancestor: a network trained before all tasks, which owns unit 0 of every block of a model.
+
+    tiny.safetensors    layer0.weight, layer0.norm.scale …, and the covariance of its features
+    tiny.json           its card: shape, data, accuracy, the command that made it, a checksum
+
+`tiny` and `small` come with the package. A model names its ancestor by the checksum and does not
+store it. Another ancestor is a folder with the two files, called `ancestor`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from rivals.errors import RivalsError, unknown
+from rivals.io.files import digest
+from rivals.io.reading import read_bytes, read_json
+from rivals.nn.network_plan import NetworkSettings
+from rivals.nn.rival_network import RivalNetwork
+from rivals.nn.task_norm import NormState
+
+PLACE = Path(__file__).parent
+SHIPPED = ("tiny", "small")
+LARGEST = 64 * 2**20  # bytes of an ancestor
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A trained body without a head, and what is known of it."""
+
+    name: str
+    sha256: str  # of its file
+    architecture: str
+    widths: tuple[int, ...]  # of its layers
+    tensors: dict[str, Tensor]
+    card: dict[str, Any]
+
+    @property
+    def within(self) -> Tensor:
+        """(d, d): the covariance of its features around the means of classes."""
+        return self.tensors["within"]
+
+    def network(self, rivals: int) -> NetworkSettings:
+        """The network whose tickets have the shape of the ancestor, `rivals` units in a block."""
+        widths = tuple(width * rivals for width in self.widths)
+        return NetworkSettings(architecture=self.architecture, widths=widths, units=rivals)
+
+    def give_to(self, network: RivalNetwork) -> None:
+        """Let the ancestor own unit 0 of every block of a network without tasks."""
+        count = range(len(network.layers()))
+        weights = [self.tensors[f"layer{number}.weight"].float() for number in count]
+        names = NormState.NAMES
+        norms = [{name: self.tensors[f"layer{n}.norm.{name}"] for name in names} for n in count]
+        network.adopt(weights, norms)
+
+
+@cache
+def shipped(name: str) -> Ancestor:
+    """One of the ancestors that come with the package."""
+    if name not in SHIPPED:
+        raise unknown("ancestor", name, SHIPPED)
+    return _read(PLACE / f"{name}.safetensors", PLACE / f"{name}.json", name)
+
+
+def find(name: str) -> Ancestor:
+    """The ancestor that a user asks for: `tiny`, `small`, or a folder."""
+    folder = Path(name)
+    if name not in SHIPPED and folder.is_dir():
+        return _read(folder / "ancestor.safetensors", folder / "ancestor.json", str(folder))
+    return shipped(name)
+
+
+def _read(file: Path, card: Path, name: str) -> Ancestor:
+    facts = read_json(card, "card of an ancestor")
+    data = read_bytes(file, "ancestor", LARGEST)
+    if digest(data) != facts.get("sha256"):
+        raise RivalsError(
+            f"The ancestor {file} is not the one that {card} describes; bring back both files."
+        )
+    try:
+        tensors = safetensors.torch.load(data)
+        widths = tuple(int(width) for width in facts["widths"])
+        architecture = str(facts["architecture"])
+    except (safetensors.SafetensorError, LookupError, TypeError, ValueError) as error:
+        raise RivalsError(f"The ancestor {file} is damaged ({type(error).__name__}).") from error
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+        raise RivalsError(f"The ancestor {file} is damaged: it has numbers that are not finite.")
+    return Ancestor(name, facts["sha256"], architecture, widths, tensors, facts)
