@@ -108,13 +108,12 @@ def test_a_kill_leaves_the_old_model_or_the_new_one(
         left = marks(model)
         assert left in (old, new)
         found.append(left == new)
-        names = {task.file for task in ModelFolder.open(model).tasks}
+        names = ModelFolder.open(model).description.files()
         assert names <= {path.name for path in (model / "tasks").iterdir()}
     # What is left by a kill is in nobody's way: the same command goes through, or says it is done.
     assert forge.start(*words).wait() == (2 if found[-1] and verb != "again" else 0)
-    assert {path.name for path in (model / "tasks").iterdir()} == {
-        task.file for task in ModelFolder.open(model).tasks
-    }
+    files = {path.name for path in (model / "tasks").iterdir()}
+    assert files == ModelFolder.open(model).description.files()
 
 
 def test_a_kill_of_the_first_lesson(forge: Forge, taught: Path, tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ import errno
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rivals.errors import RivalsError
+from rivals.io.reading import is_link
 
 CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)  # of a file system that knows no flush of folders
 
@@ -21,7 +23,8 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path`; after a crash or on a full disk the old file is unchanged."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with partial.open("wb") as file:
+        partial.unlink(missing_ok=True)  # of a killed process that had this number
+        with partial.open("xb") as file:  # never through a link that somebody put there
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -78,6 +81,27 @@ def make_folder(path: Path) -> None:
         raise RivalsError(
             f"Could not make the folder {path} ({error.strerror}); choose another with --out."
         ) from error
+
+
+def remove_files(folder: Path, matching: Callable[[str], bool]) -> None:
+    """Remove the files in `folder` whose names match, where that is possible.
+
+    If `folder` is a link or not there, nothing is removed; a link in it is removed, not followed.
+    """
+    with contextlib.suppress(OSError):
+        if os.unlink in os.supports_dir_fd:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            descriptor = os.open(folder, flags)
+            try:  # by descriptor: nobody can put a link in the place of the folder meanwhile
+                for name in filter(matching, os.listdir(descriptor)):
+                    with contextlib.suppress(OSError):
+                        os.unlink(name, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+        elif not is_link(folder):
+            for name in filter(matching, os.listdir(folder)):
+                with contextlib.suppress(OSError):
+                    (folder / name).unlink()
 
 
 def digest(data: bytes) -> str:

@@ -8,14 +8,16 @@ the memory of the text.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rivals.errors import RivalsError
 
@@ -23,6 +25,7 @@ TEXT = 16 * 2**20  # bytes of a JSON or YAML file, where nothing else is said
 VALUES = 2_000_000  # that a JSON file may hold; each takes about a hundred bytes of memory
 DEPTH = 64  # of nested lists and mappings
 YAML_NODES = 100_000
+CHUNK = 2**20  # bytes read at once
 LINK = "it is a link, and links are not followed"
 SPECIAL = "it is not a regular file"
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -41,20 +44,36 @@ def read_bytes(path: Path, what: str, limit: int, root: Path | None = None) -> b
         limit: The largest number of bytes that is accepted.
         root: A folder above `path`, chosen by the user: no folder between the two may be a link.
     """
-    try:
-        with os.fdopen(_open(path, root), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise _refused(path, what, SPECIAL)
-            if found.st_size > limit:
-                raise _refused(path, what, f"it has {found.st_size:,} bytes, at most {limit:,}")
-            data = file.read(limit + 1)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise _refused(path, what, LINK if error.errno == errno.ELOOP else reason) from error
+    with _regular(path, what, root) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise _refused(path, what, f"it has {size:,} bytes, at most {limit:,}")
+        data = file.read(limit + 1)
     if len(data) > limit:  # it grew meanwhile
         raise _refused(path, what, f"it has more than {limit:,} bytes")
     return data
+
+
+def file_digest(path: Path, what: str, root: Path | None = None) -> str:
+    """The SHA-256 of a regular file of any size; arguments as those of `read_bytes`."""
+    found = hashlib.sha256()
+    with _regular(path, what, root) as file:
+        while part := file.read(CHUNK):
+            found.update(part)
+    return found.hexdigest()
+
+
+@contextlib.contextmanager
+def _regular(path: Path, what: str, root: Path | None) -> Iterator[BinaryIO]:
+    """A regular file, opened; every problem, also in the block, is an UnreadableError."""
+    try:
+        with os.fdopen(_open(path, root), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _refused(path, what, SPECIAL)
+            yield file
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise _refused(path, what, LINK if error.errno == errno.ELOOP else reason) from error
 
 
 def read_json(path: Path, what: str, limit: int = TEXT, root: Path | None = None) -> dict[str, Any]:
@@ -106,7 +125,7 @@ def check_no_links(root: Path, path: Path, what: str) -> None:
     place = root
     for part in path.relative_to(root).parts:
         place = place / part
-        if place.is_symlink() or _is_junction(place):
+        if is_link(place):
             raise _refused(place, what, LINK)
 
 
@@ -144,7 +163,10 @@ def _open_below(name: str, flags: int, folder: int) -> int:
         raise
 
 
-def _is_junction(path: Path) -> bool:
+def is_link(path: Path) -> bool:
+    """Whether a path is a link; on Windows a junction is one, too."""
+    if path.is_symlink():
+        return True
     test: Callable[[Path], bool] | None = getattr(os.path, "isjunction", None)  # Python 3.12
     return bool(test and test(path))
 

@@ -38,6 +38,8 @@ class Model:
     Args:
         path: The folder of the model. It is made when the first task is learned.
         device: Where to compute: cpu, cuda, mps or auto.
+        require_signature: The file of a public key; then only a model is read that was signed with
+            its private key (`rivals sign`) and not changed since.
 
     >>> import numpy as np, rivals
     >>> model = rivals.Model("parts")
@@ -50,9 +52,14 @@ class Model:
     'bin-1'
     """
 
-    def __init__(self, path: str | PathLike[str], *, device: str = "cpu") -> None:
+    def __init__(
+        self, path: str | PathLike[str], *, device: str = "cpu",
+        require_signature: str | PathLike[str] | None = None,
+    ) -> None:  # fmt: skip
         self.path, self.device = Path(path), device
+        self.key = None if require_signature is None else Path(require_signature)
         self._opened: ModelFolder | None = None
+        self._raw = b""  # model.json as it was when it was opened
 
     def __repr__(self) -> str:
         names = ", ".join(task.name for task in self.tasks) or "nothing yet"
@@ -70,9 +77,11 @@ class Model:
 
     def opened(self) -> ModelFolder:
         """The folder as it is now; read again after another process has changed it."""
-        content = manifest.read(self.path)
-        if self._opened is None or self._opened.description != content:
-            self._opened = ModelFolder(self.path, content, self.device)
+        raw = manifest.read_raw(self.path, self.key)
+        if self._opened is None or self._raw != raw:
+            content = manifest.parse(self.path, raw)
+            self._opened = ModelFolder(self.path, content, self.device, key=self.key)
+            self._raw = raw
         return self._opened
 
     def predictor(self) -> Predictor:
@@ -264,4 +273,5 @@ class Model:
         """
         from rivals.deploy.exporting import export_from
 
+        self.opened()  # what is not signed as it must be is not exported either
         return export_from(self.path, Path(out), to, task, **options)

@@ -1,0 +1,53 @@
+"""A spare file in the folder of a model: space that is given back when the disk is full.
+
+Dropping a task makes a model smaller, but the new description is written before the old files go.
+The spare file is as large as that takes, so dropping works where nothing else can be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+from rivals.errors import RivalsError
+
+NAME = ".spare"
+BLOCK = 4096  # bytes; files take whole blocks
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def keep(folder: Path, *sizes: int) -> None:
+    """Hold space for files of these sizes, where there is enough; otherwise there is none."""
+    path = folder / NAME
+    size = BLOCK * sum(2 + each // BLOCK for each in sizes if each)
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        held = getattr(found, "st_blocks", found.st_size // 512) * 512  # a sparse file holds none
+        if stat.S_ISREG(found.st_mode) and size <= min(held, found.st_size) <= 2 * size:
+            return
+        path.unlink()
+    try:
+        with path.open("xb") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.write(bytes(size))
+    except OSError:
+        give_back(folder)
+
+
+def give_back(folder: Path) -> bool:
+    """Free the space; whether there was any."""
+    try:
+        (folder / NAME).unlink()
+    except OSError:
+        return False
+    return True
+
+
+def is_full(error: RivalsError) -> bool:
+    """Whether a file could not be written because the disk is full."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL
