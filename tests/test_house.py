@@ -31,6 +31,7 @@ ROOMS = (
     "tickets",
     "naming",
     "learn",
+    "ancestors",  # networks that models start from, and how they are trained
     "baselines",
     "model",
     "experiment",

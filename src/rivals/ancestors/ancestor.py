@@ -28,6 +28,7 @@ from rivals.nn.task_norm import NormState
 
 PLACE = Path(__file__).parent
 SHIPPED = ("tiny", "small")
+NO_ANCESTOR = "none"  # what a user says to start from random weights
 LARGEST = 64 * 2**20  # bytes of an ancestor
 
 
@@ -56,6 +57,8 @@ class Ancestor:
         """Let the ancestor own unit 0 of every block of a network without tasks."""
         count = range(len(network.layers()))
         weights = [self.tensors[f"layer{number}.weight"].float() for number in count]
+        if network.input_shape[0] == 1:  # a grey picture has three equal channels
+            weights[0] = weights[0].sum(1, keepdim=True)
         names = NormState.NAMES
         norms = [{name: self.tensors[f"layer{n}.norm.{name}"] for name in names} for n in count]
         network.adopt(weights, norms)

@@ -3,9 +3,9 @@
     python -m rivals.ancestors.train tiny --teacher WEIGHTS --out FOLDER
 
 It learns Tiny-ImageNet (the complete one, found as `rivals data` finds it) in two ways at once: to
-name the classes, and to have the features of a large network (teacher.py) within a linear map. Every
-tenth class is never shown; tasks of these classes say how good the ancestor is for tasks that it
-has not seen, so nothing is chosen on the data that ancestors are judged by.
+name the classes, and to have the features of a large network (teacher.py) but for a linear map.
+Every tenth class is never shown; tasks of these classes say how good the ancestor is for tasks that
+it has not seen, so nothing is chosen on the data that ancestors are judged by.
 
 Pictures are cropped, mirrored, made brighter or darker, sometimes grey, and shown at 32, 48 or 64
 pixels. Each epoch is saved; the same command goes on after a stop.
@@ -49,6 +49,7 @@ VALIDATION = 20  # pictures of each class that are held out, of those that are s
 SIZES, CHANCES = (32, 48, 64), (0.7, 0.15, 0.15)
 TARGETS = 256  # principal components of the teacher's features
 NAMING, DISTILLATION = 0.2, 8.0  # weights of the two losses
+EVALUATED = 200  # pictures at once
 BATCH, WARM_UP = 128, 200  # images in a step, steps until the learning rate is reached
 MOMENTUM, DECAY, SMOOTHING = 0.9, 1e-4, 0.1
 GROUPS = 4  # a batch is cropped in so many ways
@@ -149,13 +150,11 @@ class Training:
             normal = torch.randn(self.map.weight.shape, generator=generator)
             self.map.weight.copy_(normal / math.sqrt(self.network.features))
         parameters = [*self.network.all_parameters(), *self.map.parameters()]
-        self.optimiser = torch.optim.SGD(
-            [
-                {"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
-                {"params": [p for p in parameters if p.dim() == 1]},
-            ],
-            lr=wanted.lr, momentum=MOMENTUM, nesterov=True,
-        )  # fmt: skip
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
+            {"params": [p for p in parameters if p.dim() == 1]},
+        ]
+        self.optimiser = torch.optim.SGD(groups, lr=wanted.lr, momentum=MOMENTUM, nesterov=True)
         self.steps = wanted.epochs * (len(pictures.train) // BATCH)
         self.epoch, self.seconds = 0, 0.0
 
@@ -174,7 +173,8 @@ class Training:
         order = torch.from_numpy(chance.permutation(self.pictures.train.numpy()))
         self.network.train()
         count, total = len(order) // BATCH, 0.0
-        for number, index in enumerate(order[: count * BATCH].split(BATCH)):
+        for number in range(count):
+            index = order[number * BATCH : (number + 1) * BATCH]
             step = self.epoch * count + number
             for group in self.optimiser.param_groups:
                 falling = 0.5 + 0.5 * math.cos(math.pi * step / self.steps)
@@ -187,7 +187,7 @@ class Training:
             near = (F.normalize(self.map(features)) * wanted[index]).sum(1).mean()
             loss = NAMING * named + DISTILLATION * (1 - near)
             self.optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             self.optimiser.step()
             total += loss.item()
         return total / count
@@ -198,8 +198,9 @@ class Training:
     def outputs(self, index: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """Scores and features of pictures as they are."""
         self.network.eval()
-        parts = [self.forward(prepare(self.pictures.some(i, size))) for i in index.split(200)]
-        scores, features = zip(*parts, strict=True)
+        starts = range(0, len(index), EVALUATED)
+        some = (self.pictures.some(index[i : i + EVALUATED], size) for i in starts)
+        scores, features = zip(*(self.forward(prepare(pixels)) for pixels in some), strict=True)
         return torch.cat(scores), torch.cat(features)
 
     def within(self, size: int) -> Tensor:
@@ -243,14 +244,13 @@ class Training:
     def write(self, folder: Path) -> None:
         """The ancestor and its card."""
         tensors: dict[str, Tensor] = {"within": self.within(SIZES[0]).float()}
-        for number, layer in enumerate(self.network.layers()):
-            weight = layer.weight.detach()
-            tensors[f"layer{number}.weight"] = weight.flatten(2).half().contiguous()
-            norm = layer.norm.state(TASK).tensors()
-            tensors |= {f"layer{number}.norm.{k}": norm[k] for k in layer.norm.state(TASK).NAMES}
+        for number, weight in enumerate(self.network.weights()):
+            tensors[f"layer{number}.weight"] = weight.detach().flatten(2).half().contiguous()
+        for name, norm in self.network.norms_of(TASK).items():
+            tensors |= {f"{name}.{key}": norm.tensors()[key] for key in norm.NAMES}
         data = safetensors.torch.save(tensors)
         write_bytes(folder / f"{self.name}.safetensors", data)
-        weights = sum(layer.weight.numel() for layer in self.network.layers())
+        weights = sum(weight.numel() for weight in self.network.weights())
         write_json(folder / f"{self.name}.json", {
             "name": self.name,
             "sha256": digest(data),
@@ -264,8 +264,8 @@ class Training:
             "epochs": self.epoch,
             "seconds": round(self.seconds),
             "accuracy": {f"{size} pixels": self.report(size) for size in (SIZES[0], SIZES[-1])},
-            "command": f"python -m rivals.ancestors.train {self.name} --epochs {self.wanted.epochs} "
-            f"--lr {self.wanted.lr:g} --teacher WEIGHTS",
+            "command": f"python -m rivals.ancestors.train {self.name} --epochs "
+            f"{self.wanted.epochs} --lr {self.wanted.lr:g} --teacher WEIGHTS",
         })  # fmt: skip
 
 

@@ -37,6 +37,13 @@ def learn(
         int | None, typer.Option(help="New model only: width and height of its input in pixels.")
     ] = None,
     grey: Annotated[bool, typer.Option("--grey", help="New model only: without colours.")] = False,
+    ancestor: Annotated[
+        str | None, typer.Option(help="New model only: start from tiny, small, or none.")
+    ] = None,
+    new: Annotated[
+        float | None,
+        typer.Option(help="Share of new units, 0 to 1; default: what the pictures say."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="New model only: seed of all randomness; default 0.")
     ] = None,
@@ -68,8 +75,8 @@ def learn(
             try:
                 Model(model, device=device).learn(
                     folder, name, again=again, strict=strict, minutes=minutes, ram=ram,
-                    network=network, size=size, grey=grey or None, seed=seed, epochs=epochs,
-                    augmentation=augment, listener=screen, asked_to_stop=stop.asked,
+                    network=network, size=size, grey=grey or None, seed=seed, ancestor=ancestor,
+                    new=new, epochs=epochs, augmentation=augment, listener=screen, asked_to_stop=stop.asked,
                     started=STARTED,
                 )  # fmt: skip
             except Interrupted:

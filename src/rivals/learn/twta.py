@@ -231,7 +231,7 @@ class TWTA(Method):
         return posteriors, chosen
 
     def renewed(self, task: str, number: int, rivals: RivalBlocks) -> Tensor:
-        """The blocks that a new unit wins, `new` of them by chance; the ancestor wins the others."""
+        """The blocks that a new unit wins, chosen at random; the ancestor wins the others."""
         generator = self.seed.child("new", task, number).torch()
         order = torch.randperm(rivals.blocks, generator=generator).to(self.device)
         return order < round(self.settings.new * rivals.blocks)
@@ -292,6 +292,16 @@ class TWTA(Method):
         for layer in self.network.layers():
             yield from layer.norm.state(self.current).parameters()
         yield from self.network.heads[self.current].parameters()
+
+    def learn_in_closed_form(self, task: Task, weight: Tensor, bias: Tensor) -> None:
+        """Learn `task` without a step: the ancestor wins every block, and this is the head."""
+        settings = self.settings
+        self.settings = settings.replace(new=0.0)
+        self.start(task)
+        head = self.network.heads[task.name]
+        head.load({"weight": weight.view_as(head.weight), "bias": bias})
+        self.settings = settings
+        self.finish(task)
 
     def before_step(self, batch: Batch) -> None:
         if self.competing and self.position.step >= self.compete_steps():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from rivals.ancestors.ancestor import Ancestor
 from rivals.errors import RivalsError, unknown
 from rivals.learn.twta import TWTASettings
 from rivals.model.limits import NETWORKS
@@ -16,6 +17,10 @@ from rivals.streams.task import Preprocessing
 
 SIDES = (32, 48, 64)  # pixels; pictures are brought to the nearest
 LARGEST_SIDE = 256
+RIVALS = 8  # in a block
+ANCESTOR = "tiny"  # of a new model, where nothing else is asked for
+FEWEST_NEW = 40  # pictures a class, from which on new units are tried beside the ancestor's
+FOLDS = 5  # of cross-validation
 BATCH = 32  # that LR is for
 LR = 0.2  # chosen on training images of MNIST, FashionMNIST, CIFAR-10 and SVHN, 100 a class
 PRESENTED = 16_000  # images shown to learn a task, each many times; fewer where they are large
@@ -28,20 +33,24 @@ PLENTY = 20_000  # pictures, from which on none is moved about
 
 
 def plan(
-    side: int, grey: bool, network: str | None, size: int | None
+    side: int, grey: bool, network: str | None, size: int | None, ancestor: Ancestor | None
 ) -> tuple[NetworkSettings, tuple[int, int, int]]:
     """Network and input shape of a new model, for pictures whose shorter side is usually `side`.
 
-    Colours are kept unless `grey` is asked for: the next task may have some.
+    Colours are kept unless `grey` is asked for: the next task may have some. With an ancestor, the
+    tickets have its shape.
     """
     if size is not None and not 8 <= size <= LARGEST_SIDE:
         raise RivalsError(f"--size is {size}, but pictures have 8 to {LARGEST_SIDE} pixels a side.")
     chosen = size or next((each for each in SIDES if side <= each * 1.25), SIDES[-1])
+    shape = (1 if grey else 3, chosen, chosen)
+    if ancestor:
+        return ancestor.network(RIVALS), shape
     name = network or "conv-small"
     if name not in NETWORKS:
         raise unknown("network", name, NETWORKS)
     settings = NetworkSettings(architecture=name, widths=NETWORKS[name])
-    return settings, (1 if grey else 3, chosen, chosen)
+    return settings, shape
 
 
 def preparation(channels: int) -> Preprocessing:

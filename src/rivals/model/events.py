@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from rivals.learn.callbacks import Callback
-from rivals.learn.method import StepResult
+from rivals.learn.method import Method, StepResult
 from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTA
+from rivals.streams.task import Task
 
 EVERY = 0.25  # seconds between two events of steps
 Event = dict[str, Any]
@@ -30,17 +31,8 @@ class EventCallback(Callback):
         self.right = self.seen = 0
 
     def on_task_begin(self, trainer: Trainer) -> None:
-        task, rivals = trainer.task, network_of(trainer).rivals()
         self.began = time.monotonic()
-        self.listener({
-            "event": "begins",
-            "task": task.name,
-            "classes": list(task.classes),
-            "images": len(task.train),
-            "held": len(task.validation),
-            "steps": trainer.method.position.steps,
-            "layers": [{"blocks": each.blocks, "units": each.units} for each in rivals],
-        })  # fmt: skip
+        self.listener(begins(trainer.method, trainer.task))
 
     def on_step(self, trainer: Trainer, result: StepResult) -> None:
         """Tell how it stands, a few times a second at most."""
@@ -60,6 +52,21 @@ class EventCallback(Callback):
             **leaders(trainer),
         })  # fmt: skip
         self.right = self.seen = 0
+
+
+def begins(method: Method, task: Task) -> Event:
+    """What is going to be learned."""
+    assert isinstance(method, TWTA)
+    rivals = method.network.rivals()
+    return {
+        "event": "begins",
+        "task": task.name,
+        "classes": list(task.classes),
+        "images": len(task.train),
+        "held": len(task.validation),
+        "steps": method.position.steps,
+        "layers": [{"blocks": each.blocks, "units": each.units} for each in rivals],
+    }
 
 
 def network_of(trainer: Trainer) -> Any:

@@ -26,16 +26,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rivals.ancestors.ancestor import SHIPPED, Ancestor, shipped
 from rivals.errors import RivalsError, unknown
 from rivals.io import signatures
 from rivals.io.files import remove_files, write_bytes
 from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
 from rivals.io.process_memory import available_memory
-from rivals.io.reading import check_no_links
+from rivals.io.reading import check_no_links, printable
 from rivals.learn.twta import TWTA, TWTASettings
 from rivals.model import defaults, limits, manifest, moved_edges, spare_space, task_file
 from rivals.model.history import ModelHistory
-from rivals.model.manifest import NAME, Description, MovedEdges, TaskFacts, damaged
+from rivals.model.manifest import NAME, AncestorName, Description, MovedEdges, TaskFacts, damaged
 from rivals.model.moved_edges import Cells, StoredEdges
 from rivals.naming import familiarity
 from rivals.naming.familiarity import FeatureStatistics
@@ -83,6 +84,12 @@ class ModelFolder:
     @property
     def tasks(self) -> list[TaskFacts]:
         return list(self.description.tasks)
+
+    @property
+    def ancestor(self) -> Ancestor:
+        """The ancestor of a model that has one."""
+        assert self.description.ancestor is not None
+        return named(self.description.ancestor)
 
     def task(self, name: str) -> TaskFacts:
         found = self.description.task(unicodedata.normalize("NFC", name))
@@ -306,6 +313,8 @@ def empty(content: Description, device: str = "cpu") -> TWTA:
     check_size(content)
     plan = NetworkPlan(_settings(content), content.input_shape, find_device(device))
     method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
+    if content.ancestor:
+        named(content.ancestor).give_to(method.network)
     method.statistics_images = familiarity.STATISTICS  # so that memory stays bounded
     return method
 
@@ -350,6 +359,17 @@ def _sizes(settings: NetworkSettings, input_shape: tuple[int, int, int]) -> tupl
         columns = layer.source.blocks if layer.source else layer.weight.columns
         weights += layer.rivals.blocks * columns * layer.weight.taps
     return weights, max(widest)
+
+
+def named(ancestor: AncestorName) -> Ancestor:
+    """The ancestor of a model, if this version has it."""
+    found = shipped(ancestor.name) if ancestor.name in SHIPPED else None
+    if found is None or found.sha256 != ancestor.sha256:
+        raise RivalsError(
+            f"The model begins with the ancestor '{printable(ancestor.name)}', which this version "
+            "of rivals does not have; use the version that made the model."
+        )
+    return found
 
 
 def check_finite(task: str, tensors: dict[str, Tensor]) -> None:

@@ -12,12 +12,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from rivals.ancestors.ancestor import NO_ANCESTOR, Ancestor, shipped
 from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.learn.callbacks import (
@@ -28,13 +29,15 @@ from rivals.learn.callbacks import (
     TimeLimit,
     validation_accuracy,
 )
-from rivals.learn.trainer import Trainer
+from rivals.learn.method import Position
+from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.twta import TWTA
 from rivals.model import budgets, defaults
 from rivals.model.data_source import PictureData, default_name, open_source
-from rivals.model.events import EventCallback, Listener
+from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
-from rivals.model.manifest import Description, TaskFacts, exists
+from rivals.model.frozen_features import FrozenFeatures
+from rivals.model.manifest import AncestorName, Description, TaskFacts, exists
 from rivals.naming import familiarity, gaussian
 from rivals.naming.familiarity import few
 from rivals.naming.task_record import TaskRecord
@@ -62,6 +65,8 @@ class LearnOptions:
     network: str | None = None  # of a new model
     size: int | None = None  # pixels a side, of a new model
     grey: bool | None = None  # a new model without colours
+    ancestor: str | None = None  # of a new model: tiny, small or none
+    new: float | None = None  # share of blocks that get a new unit; None: what the pictures say
     epochs: int | None = None
     augmentation: str | None = None
     seed: int | None = None  # of a new model
@@ -77,6 +82,18 @@ class LearnOptions:
             )
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise RivalsError(f"--seed is {self.seed}, but must be at least 0 and below 2^63.")
+        if self.new is not None and not 0 <= self.new <= 1:
+            raise RivalsError(f"--new is {self.new:g}, but is a share from 0 to 1.")
+        if self.network is not None and self.ancestor not in (None, NO_ANCESTOR):
+            raise RivalsError(
+                f"--network {self.network} and --ancestor {self.ancestor} do not go together: an "
+                "ancestor brings its own network; leave one of them out."
+            )
+
+    def find_ancestor(self) -> Ancestor | None:
+        """The ancestor of a new model."""
+        wanted = self.ancestor or (NO_ANCESTOR if self.network else defaults.ANCESTOR)
+        return None if wanted == NO_ANCESTOR else shipped(wanted)
 
     def check_existing(self, model: ModelFolder) -> None:
         """Refuse options that only a new model can follow, unless the model is just so."""
@@ -85,6 +102,9 @@ class LearnOptions:
         asked = {
             "network": (self.network, content.network), "size": (self.size, side),
             "grey": (self.grey, channels == 1), "seed": (self.seed, content.seed),
+            "ancestor": (
+                self.ancestor, content.ancestor.name if content.ancestor else NO_ANCESTOR,
+            ),
         }  # fmt: skip
         for option, (wanted, found) in asked.items():
             if wanted is not None and wanted != found:
@@ -172,10 +192,12 @@ def learn(
 def new_model(source: PictureSource, wanted: LearnOptions) -> Description:
     """The model that suits the pictures of its first task."""
     side = picture_source.survey(source)
-    network, shape = defaults.plan(side, bool(wanted.grey), wanted.network, wanted.size)
+    ancestor = wanted.find_ancestor()
+    network, shape = defaults.plan(side, bool(wanted.grey), wanted.network, wanted.size, ancestor)
     return Description(
-        wanted.seed or 0, network.architecture, network.widths, network.units, shape, ()
-    )
+        wanted.seed or 0, network.architecture, network.widths, network.units, shape, (),
+        ancestor=AncestorName(ancestor.name, ancestor.sha256) if ancestor else None,
+    )  # fmt: skip
 
 
 class LearningSession:
@@ -211,12 +233,38 @@ class LearningSession:
             return self.refine(task, pictures, known)
         before = [rivals.units for rivals in method.network.rivals()]
         trainer = Trainer(method, [GrowthEvent(before, self.listener), *self.callbacks])
-        stopped = trainer.fit(task)
-        facts = self.facts(task, stopped, None)
+        facts = self.from_ancestor(task, trainer) if method.network.has_ancestor else None
+        facts = facts or self.facts(task, trainer.fit(task), None)
         model.familiarity[task.name] = self.statistics(task)
         made = model.commit([*model.tasks, facts], "learn", task.name)
         grown = [r.units - was for r, was in zip(method.network.rivals(), before, strict=True)]
         return self.done(made, pictures, grown)
+
+    def from_ancestor(self, task: Task, trainer: Trainer) -> TaskFacts | None:
+        """Learn by the ancestor's units alone, by new ones, or by whichever is better.
+
+        A head in closed form on the ancestor's features costs a second. New units start as copies
+        of the ancestor's and are trained; with many pictures they are usually better. The held-out
+        pictures decide, and a head that is kept is then fitted to all pictures.
+        """
+        method, wanted = self.model.method, self.options.new
+        frozen = FrozenFeatures(method, self.model.ancestor, task)
+        few = len(task.train) < defaults.FEWEST_NEW * len(task.classes)
+        if wanted is None and few:
+            wanted = 0.0
+        if wanted != 0:
+            method.settings = method.settings.replace(new=1.0 if wanted is None else wanted)
+            facts = self.facts(task, trainer.fit(task), None)
+            if wanted is not None or facts.accuracy >= frozen.validation_accuracy():
+                return facts
+            method.drop(task.name)
+        method.position = Position()
+        self.listener(begins(method, task))
+        method.learn_in_closed_form(task, *frozen.head())
+        accuracy = frozen.cross_validated(self.seed.child("folds"))
+        count = len(task.train) + len(task.validation)
+        facts = self.facts(task, PLANNED, None)
+        return replace(facts, accuracy=accuracy, images=count, held=count)
 
     def refine(self, task: Task, pictures: LoadedPictures, known: TaskFacts) -> Learned:
         """Train a known task further; where that makes it worse, the model stays as it is."""

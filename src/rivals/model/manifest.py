@@ -1,6 +1,7 @@
 """model.json: what a model folder holds. It is written last, so it decides what is there.
 
-    {"format", "seed", "network", "input_shape", "units", "tasks", "moved", "history", "sha256"}
+    {"format", "seed", "network", "input_shape", "units", "tasks", "moved", "history",
+     "ancestor", "sha256"}
 
 A folder may come from elsewhere: all of it is checked before anything is built from it. Types and
 ranges stand in the fields of the classes here, where pydantic reads them.
@@ -93,6 +94,15 @@ class MovedEdges:
 
 
 @dataclass(frozen=True)
+class AncestorName:
+    """Which ancestor owns unit 0 of every block."""
+
+    name: Name
+    sha256: Checksum
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+
+@dataclass(frozen=True)
 class _Network:
     name: Annotated[str, AfterValidator(_known)]
     widths: Annotated[tuple[Annotated[int, Field(ge=1, le=8192)], ...], Field(max_length=8)]
@@ -117,6 +127,7 @@ class _Content:
         tuple[Annotated[str, Field(pattern=f"^({PATTERN.pattern})\\z")], ...],
         Field(max_length=limits.HISTORY),
     ] = ()
+    ancestor: AncestorName | None = None
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
 
@@ -133,6 +144,7 @@ class Description:
     tasks: tuple[TaskFacts, ...] = ()
     moved: MovedEdges | None = None
     history: ModelHistory | None = NEW  # None: rivals 0.1 kept none
+    ancestor: AncestorName | None = None
 
     def task(self, name: str) -> TaskFacts | None:
         return next((task for task in self.tasks if task.name == name), None)
@@ -160,6 +172,7 @@ class Description:
             "tasks": tasks,
             "moved": vars(self.moved) if self.moved else None,
             "history": list(self.history.lines),
+            "ancestor": vars(self.ancestor) if self.ancestor else None,
         }  # fmt: skip
         content["sha256"] = checksum(content)
         data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
@@ -242,7 +255,7 @@ def parse(folder: Path, data: bytes) -> Description:
     network = found.network
     return Description(
         found.seed, network.name, network.widths, network.units, found.input_shape, found.units,
-        tasks, found.moved, history if found.format > 1 else None,
+        tasks, found.moved, history if found.format > 1 else None, found.ancestor,
     )  # fmt: skip
 
 

@@ -110,6 +110,8 @@ class Model:
         size: int | None = None,
         grey: bool | None = None,
         network: str | None = None,
+        ancestor: str | None = None,
+        new: float | None = None,
         seed: int | None = None,
         callbacks: Sequence[Callback] = (),
         listener: Listener = lambda event: None,
@@ -131,7 +133,9 @@ class Model:
             strict: Refuse a folder with files that cannot be learned from.
             size: Pixels a side that a new model looks at.
             grey: A new model without colours.
-            network: conv-small, lenet, mlp or resnet-small, of a new model.
+            network: conv-small, lenet, mlp or resnet-small, of a new model without ancestor.
+            ancestor: What a new model starts from: tiny, small, or none for random weights.
+            new: Share of blocks that get a new unit; by default the pictures decide.
             seed: All randomness of a new model comes from it.
             callbacks: Callbacks of the trainer.
             listener: Called with every event, a dictionary.
@@ -145,7 +149,7 @@ class Model:
             data, self.path, name, classes=classes, callbacks=callbacks, listener=listener,
             asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
             strict=strict, minutes=minutes, ram=ram, network=network, size=size, grey=grey,
-            epochs=epochs, augmentation=augmentation, seed=seed,
+            ancestor=ancestor, new=new, epochs=epochs, augmentation=augmentation, seed=seed,
         )  # fmt: skip
 
     def drop(self, task: str) -> Dropped:

@@ -6,8 +6,9 @@
 `reopen(task)` and `rewrite(task)` train a claim further where it is its own; `drop(task)` undoes
 it. Whatever happens, the tickets of the other tasks keep every bit.
 
-`adopt` gives unit 0 of every block to an ancestor, a network that was trained before all tasks. Its
-claim is the first, so its edges are protected like those of a task; it has no head and is not saved.
+`adopt` gives unit 0 of every block to an ancestor, a network that was trained before all tasks.
+Its claim is the first, so its edges are protected as those of a task are; it has no head, and it is
+not saved.
 """
 
 from __future__ import annotations

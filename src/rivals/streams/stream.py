@@ -295,3 +295,15 @@ def stratified(labels: Tensor, share: float, seed: Seed) -> tuple[Tensor, Tensor
         held.append(members[:few])
         kept.append(members[few:])
     return torch.cat(kept).sort().values, torch.cat(held).sort().values
+
+
+def folds(labels: Tensor, count: int, seed: Seed) -> Iterator[tuple[Tensor, Tensor]]:
+    """Indices for cross-validation: (to learn from, to test), every class in all folds it can."""
+    generator, fold = seed.torch(), torch.empty_like(labels)
+    for label in sorted(set(labels.tolist())):
+        members = torch.nonzero(labels == label).flatten()
+        members = members[torch.randperm(len(members), generator=generator)]
+        fold[members] = torch.arange(len(members)) % count
+    for number in range(count):
+        if bool((fold == number).any()):
+            yield torch.nonzero(fold != number).flatten(), torch.nonzero(fold == number).flatten()
