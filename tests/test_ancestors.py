@@ -118,3 +118,17 @@ def test_with_few_examples_the_covariance_of_other_classes_decides() -> None:
     rows = torch.tensor([[0.0, 0.0], [1.0, 1.0]])  # one example a class: no covariance at all
     weight, _ = discriminant(rows, torch.tensor([0, 1]), torch.diag(torch.tensor([1.0, 100.0])))
     assert weight[1, 0] > 50 * weight[1, 1] > 0
+
+
+def test_a_head_in_closed_form_answers_by_the_features_of_the_ancestor() -> None:
+    method, task = learner(new=1), make_task("one")
+    network = method.network
+    images = task.preprocessing(task.train.images)
+    features = network.learning(False).flow(images, ANCESTOR).values
+    weight, bias = discriminant(features, task.train.labels, torch.eye(features.shape[1]))
+    method.learn_in_closed_form(task, weight, bias)
+    wanted = features @ weight.T + bias
+    assert torch.allclose(method.ticket("one")(images), wanted, atol=1e-3)
+    assert torch.allclose(method.logits(images, "one"), wanted, atol=1e-3)
+    assert all(len(layer.weight.owned("one")) == 0 for layer in network.layers())
+    assert method.settings.new == 1

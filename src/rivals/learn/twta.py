@@ -298,6 +298,8 @@ class TWTA(Method):
         settings = self.settings
         self.settings = settings.replace(new=0.0)
         self.start(task)
+        for layer in self.network.layers():  # settling forgets the statistics
+            layer.norm.begin(task.name, layer.rivals.blocks, ANCESTOR)
         head = self.network.heads[task.name]
         head.load({"weight": weight.view_as(head.weight), "bias": bias})
         self.settings = settings
