@@ -227,17 +227,21 @@ def show_run(facts: dict[str, Any], console: Console) -> None:
 
 def model_facts(path: Path) -> dict[str, Any]:
     from rivals.model.folder import ModelFolder
+    from rivals.model.manifest import NAME
 
     model = ModelFolder.open(path)
-    description = model.description
+    description, history = model.description, model.description.history
     names = [task.name for task in model.tasks]
     return {
         "kind": "model",
         "network": description.network,
         "input_shape": list(description.input_shape),
         "units": list(description.units),
-        "bytes": sum(each.stat().st_size for each in path.rglob("*") if each.is_file()),
+        "bytes": (path / NAME).lstat().st_size + description.total_bytes(),
         "tasks": [task.to_dict() for task in model.tasks],
+        "history": None
+        if history is None
+        else {"events": len(history.lines), "newest": history.newest},
         "room": model.room(),
         "overlap": model.overlap(),
         "winners": {name: model.winners(name) for name in names},
@@ -256,6 +260,11 @@ def show_model(facts: dict[str, Any], console: Console) -> None:
         f"{facts['bytes']:,} bytes.",
         soft_wrap=True,
     )
+    if facts["history"]:
+        console.print(
+            f"History: {facts['history']['events']:,} events, newest {facts['history']['newest']}",
+            soft_wrap=True,
+        )
     if not facts["tasks"]:
         console.print("It knows no task; learn one with `rivals learn`.")
         return

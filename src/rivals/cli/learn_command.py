@@ -100,6 +100,8 @@ def drop(
         names = [f"'{name}'" for name in dropped.heirs]
         listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
         typer.echo(f"What {listed} learned from it stays there: training started with its weights.")
+    if dropped.unsigned:
+        typer.echo(f"The signature was removed: {model} is no longer what was signed.")
     return 0
 
 

@@ -127,4 +127,6 @@ class LearnScreen:
             f"{event['weights']:,} weights. Free weights in the fullest layer: "
             f"{100 * min(event['room'].values()):.0f} %."
         )
+        if event["unsigned"]:
+            self.print(f"The signature was removed: {self.model} is no longer what was signed.")
         self.print(f"Next: rivals predict PICTURE --model {self.model}")

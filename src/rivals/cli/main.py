@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rivals.cli.bench_command import bench
+from rivals.cli.check_command import check
 from rivals.cli.compare_command import compare
 from rivals.cli.data_command import app as data
 from rivals.cli.export_command import export
@@ -17,6 +18,7 @@ from rivals.cli.predict_command import predict
 from rivals.cli.report_command import report
 from rivals.cli.run_command import EPILOG, run
 from rivals.cli.serve_command import serve
+from rivals.cli.sign_command import sign
 from rivals.cli.test_command import measure_accuracy
 from rivals.errors import RivalsError
 
@@ -29,6 +31,7 @@ A model of your own pictures:
   rivals predict new.jpg --model model                  the class of a picture
   rivals drop parts --model model                       delete a task; the others do not change
   rivals export --model model --task parts parts.onnx   a file for a device
+  rivals check model                                    whole or damaged
   rivals serve --model model                            a local page to train and try a model
 
 Experiments:
@@ -56,6 +59,8 @@ app.command("predict")(predict)
 app.command("drop")(drop)
 app.command("info")(info)
 app.command("export")(export)
+app.command("check")(check)
+app.command("sign")(sign)
 app.command("serve")(serve)
 app.command("run", epilog=EPILOG)(run)
 app.command("compare", epilog=EPILOG)(compare)

@@ -28,6 +28,14 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
 ]
+SignatureOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--require-signature",
+        metavar="KEY.pub",
+        help="Refuse what is not signed with the private key of this public one.",
+    ),
+]
 ThreadsOption = Annotated[int, typer.Option("--threads", help="Number of CPU threads.")]
 
 MOST_THREADS = 1024

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
-from rivals.cli.options import ThreadsOption, check_formats, check_threads
+from rivals.cli.options import SignatureOption, ThreadsOption, check_formats, check_threads
 from rivals.errors import RivalsError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def predict(
             "pictures that may be rejected by mistake, e.g. 0.05.",
         ),
     ] = None,
+    require_signature: SignatureOption = None,
     threads: ThreadsOption = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON per picture.")
@@ -54,7 +55,7 @@ def predict(
     """Print the class of each picture, its task, and the confidence."""
     check_formats(as_json, as_csv)
     check_threads(threads)
-    predictor = _open(model, task, reject, threads)
+    predictor = _open(model, task, reject, threads, require_signature)
     writer = Json() if as_json else Csv(sys.stdout) if as_csv else Text(predictor.several)
     unreadable = 0
     for paths in _batches(find_files(images)):
@@ -77,13 +78,16 @@ class ModelPredictor:
 
     scale = 255.0
 
-    def __init__(self, path: Path, task: str | None, reject: float | None, threads: int) -> None:
+    def __init__(
+        self, path: Path, task: str | None, reject: float | None, threads: int,
+        key: Path | None = None,
+    ) -> None:  # fmt: skip
         import torch
 
         from rivals.model.model import Model
 
         torch.set_num_threads(threads)
-        self.model, self.task, self.reject = Model(path), task, reject
+        self.model, self.task, self.reject = Model(path, require_signature=key), task, reject
         self.model.check(task, reject)
         self.several = len(self.model.tasks) > 1
         self.shape = self.model.opened().description.input_shape
@@ -95,7 +99,10 @@ class ModelPredictor:
 class ArtefactPredictor:
     """An exported file in its own runtime, without torch."""
 
-    def __init__(self, path: Path, task: str | None, reject: float | None, threads: int) -> None:
+    def __init__(
+        self, path: Path, task: str | None, reject: float | None, threads: int,
+        key: Path | None = None,
+    ) -> None:  # fmt: skip
         from rivals.edge.artefact import load
 
         if reject is not None:
@@ -103,6 +110,10 @@ class ArtefactPredictor:
                 f"--reject needs a model's folder, which holds statistics of its pictures, but "
                 f"{path} is an exported file."
             )
+        if key is not None:
+            from rivals.io import signatures
+
+            signatures.check(path, key)
         self.artefact = load(path, threads)
         card = self.artefact.card
         if task is not None and card.tasks != (task,):
@@ -116,12 +127,14 @@ class ArtefactPredictor:
         return self.artefact.answers(images)
 
 
-def _open(model: Path, task: str | None, reject: float | None, threads: int) -> PicturePredictor:
+def _open(
+    model: Path, task: str | None, reject: float | None, threads: int, key: Path | None = None
+) -> PicturePredictor:
     """A model or an exported file; torch is imported only for a model."""
     is_model = model.is_dir() and not (model / "card.json").exists()
     missing_model = not model.exists() and not model.suffix
     chosen = ModelPredictor if is_model or missing_model else ArtefactPredictor
-    return chosen(model, task, reject, threads)
+    return chosen(model, task, reject, threads, key)
 
 
 def find_files(words: Iterable[str]) -> Iterator[str]:

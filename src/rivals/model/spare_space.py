@@ -20,7 +20,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def keep(folder: Path, *sizes: int) -> None:
-    """Hold space for files of these sizes, where there is enough; otherwise there is none."""
+    """Hold space for files of these sizes, or as much of it as there is."""
     path = folder / NAME
     size = BLOCK * sum(2 + each // BLOCK for each in sizes if each)
     with contextlib.suppress(OSError):
@@ -29,14 +29,16 @@ def keep(folder: Path, *sizes: int) -> None:
         if stat.S_ISREG(found.st_mode) and size <= min(held, found.st_size) <= 2 * size:
             return
         path.unlink()
-    try:
-        with path.open("xb") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:
-                file.write(bytes(size))
-    except OSError:
-        give_back(folder)
+    for share in (4, 3, 2, 1):
+        try:
+            with path.open("xb") as file:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size * share // 4)
+                else:
+                    file.write(bytes(size * share // 4))
+            return
+        except OSError:
+            give_back(folder)
 
 
 def give_back(folder: Path) -> bool:
