@@ -224,7 +224,7 @@ def test_lines_that_do_not_follow_one_another(model: Path) -> None:
     for lines in (["drop 7"], ["learn " + "0" * 64], ["found " + "0" * 64, "after " + "0" * 64]):
         changed = {**described, "history": lines}
         (model / "model.json").write_text(json.dumps({**changed, "sha256": checksum(changed)}))
-        with pytest.raises(RivalsError, match="the history in .* breaks off"):
+        with pytest.raises(RivalsError, match=r"the history in .* breaks off"):
             ModelFolder.open(model)
 
 

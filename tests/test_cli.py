@@ -36,7 +36,7 @@ Refused = Callable[..., str]
 Spawn = Callable[..., Any]
 VERBS = (
     "learn", "test", "predict", "drop", "serve", "run", "compare", "report", "info", "export",
-    "bench", "data",
+    "bench", "data", "check", "sign",
 )  # fmt: skip
 
 

@@ -226,6 +226,7 @@ def show_run(facts: dict[str, Any], console: Console) -> None:
 
 
 def model_facts(path: Path) -> dict[str, Any]:
+    from rivals.model import spare_space
     from rivals.model.folder import ModelFolder
     from rivals.model.manifest import NAME
 
@@ -238,6 +239,7 @@ def model_facts(path: Path) -> dict[str, Any]:
         "input_shape": list(description.input_shape),
         "units": list(description.units),
         "bytes": (path / NAME).lstat().st_size + description.total_bytes(),
+        "spare": spare_space.held(path),
         "tasks": [task.to_dict() for task in model.tasks],
         "history": None
         if history is None
@@ -257,7 +259,7 @@ def show_model(facts: dict[str, Any], console: Console) -> None:
     channels, height, width = facts["input_shape"]
     console.print(
         f"A {facts['network']} model for pictures of {channels} × {height} × {width}, "
-        f"{facts['bytes']:,} bytes.",
+        f"{facts['bytes']:,} bytes, and {facts['spare']:,} in reserve for dropping on a full disk.",
         soft_wrap=True,
     )
     if facts["history"]:

@@ -32,6 +32,7 @@ A model of your own pictures:
   rivals drop parts --model model                       delete a task; the others do not change
   rivals export --model model --task parts parts.onnx   a file for a device
   rivals check model                                    whole or damaged
+  rivals sign model --key my.key                        so that others can trust it
   rivals serve --model model                            a local page to train and try a model
 
 Experiments:
