@@ -30,7 +30,7 @@ from rivals.learn.callbacks import (
 )
 from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTA
-from rivals.model import budgets, defaults
+from rivals.model import budgets, defaults, limits
 from rivals.model.data_source import PictureData, default_name, open_source
 from rivals.model.events import EventCallback, Listener
 from rivals.model.folder import ModelFolder, write_lock
@@ -393,6 +393,10 @@ def check_apart(folder: Path, model: Path) -> None:
 
 def check_known(model: ModelFolder | None, task: str, again: bool) -> None:
     known = [] if model is None else [each.name for each in model.tasks]
+    if len(known) >= limits.TASKS and not again:
+        raise RivalsError(
+            f"The model knows {len(known):,} tasks, which is the limit; drop one first."
+        )
     if task in known and not again:
         raise RivalsError(
             f"The model knows a task '{task}'; choose another name with --name, or refine it with "
