@@ -73,7 +73,7 @@ def read_card(text: str | None, artefact: Path) -> Card:
     except UnreadableError as error:
         raise RivalsError(f"{str(error)[:-1]}; export it again.") from error
     version = facts.get("rivals")
-    if version not in (WITHOUT_CHECKSUM, VERSION) or not isinstance(version, int):
+    if type(version) is not int or version not in (WITHOUT_CHECKSUM, VERSION):
         raise RivalsError(
             f"The card of {artefact} has version {printable(str(version), 20)}, and this version "
             f"of rivals reads {WITHOUT_CHECKSUM} and {VERSION}; use the version of rivals that "

@@ -8,12 +8,14 @@ file on purpose can compute it anew, which only a signature shows.
 
 from __future__ import annotations
 
-import hashlib
 import re
+from importlib import import_module
+from typing import Any
 
 from rivals.errors import RivalsError
 
 BLANK = "0" * 64  # what the field `sha256` holds before the checksum is known
+MODULES = ("_sha2", "_sha256", "hashlib")  # Python 3.12, before, and others
 FIELD = re.compile(rb'"sha256": "([0-9a-f]{64})"')
 
 
@@ -45,10 +47,22 @@ def _place(data: bytes) -> tuple[int, int] | None:
 
 
 def _digest(data: bytes, place: tuple[int, int], others: tuple[bytes, ...]) -> str:
-    found, view = hashlib.sha256(), memoryview(data)
+    sha256 = _sha256()
+    found, view = sha256(), memoryview(data)
     found.update(view[: place[0]])
     found.update(BLANK.encode())
     found.update(view[place[1] :])
     for other in others:
-        found.update(hashlib.sha256(other).digest())
-    return found.hexdigest()
+        found.update(sha256(other).digest())
+    digits: str = found.hexdigest()
+    return digits
+
+
+def _sha256() -> Any:
+    """Python's own; hashlib would load OpenSSL, which is 4 MB of the memory of a small device."""
+    for name in MODULES[:-1]:
+        try:
+            return import_module(name).sha256
+        except (ImportError, AttributeError):
+            continue
+    return import_module(MODULES[-1]).sha256

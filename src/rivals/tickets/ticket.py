@@ -165,7 +165,7 @@ def read_ticket(folder: Path) -> tuple[dict[str, Any], bytes]:
     text = read_bytes(folder / "ticket.json", "ticket", FACTS_BYTES, folder)
     facts = parse_json(text, f"The ticket {folder / 'ticket.json'}")
     stated = facts.get("format")
-    if stated not in (WITHOUT_CHECKSUM, FORMAT) or not isinstance(stated, int):
+    if type(stated) is not int or stated not in (WITHOUT_CHECKSUM, FORMAT):
         raise RivalsError(
             f"The ticket {folder} has format {printable(str(stated), 20)}, and this version reads "
             f"{WITHOUT_CHECKSUM} and {FORMAT}; use the version of rivals that wrote it."

@@ -30,7 +30,7 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("the shape of images is not possible")
     prepare = facts["preprocessing"]
     numbers([prepare["scale"], *prepare["mean"], *prepare["std"]])
-    if not len(prepare["mean"]) == len(prepare["std"]) == shape[0]:
+    if len(prepare["mean"]) != len(prepare["std"]) or len(prepare["mean"]) not in (1, shape[0]):
         raise ValueError("a mean and a standard deviation for each channel were expected")
     if min(prepare["scale"], *prepare["std"]) <= 0:
         raise ValueError("a scale or a standard deviation is not above 0")
