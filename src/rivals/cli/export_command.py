@@ -10,9 +10,12 @@ import typer
 
 from rivals.cli.options import DataOption, JsonOption, use_data_folder
 from rivals.cli.stop_signals import sigterm_as_exception
+from rivals.io.reading import printable
 
 if TYPE_CHECKING:
     from rivals.deploy.exported import Exported
+
+LINE = 10_000  # characters of a path, at most
 
 
 def export(
@@ -64,12 +67,12 @@ def show(exported: Exported) -> None:
 
     parity = exported.parity
     table = Table(show_header=False)
-    table.add_row("file", str(exported.path), "")
+    table.add_row("file", printable(str(exported.path), LINE), "")
     table.add_row("bytes", f"{exported.bytes:,}", "")
     if exported.int8 is not None:
         table.add_row("as int8", f"{100 * exported.int8:.1f} %", "of the weights")
     one = len(exported.tasks) == 1
-    table.add_row("task" if one else "tasks", ", ".join(exported.tasks), "")
+    table.add_row("task" if one else "tasks", printable(", ".join(exported.tasks)), "")
     table.add_row("largest difference", f"{parity.difference:.1e}", "in probability")
     same = f"{100 * parity.agreement:.2f} %"
     table.add_row(
@@ -81,4 +84,4 @@ def show(exported: Exported) -> None:
         table.add_row("accuracy after", f"{parity.after:.1f} %", images)
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(table)
-    console.print(f"Compared on {parity.source}.", soft_wrap=True)
+    console.print(f"Compared on {printable(parity.source, LINE)}.", soft_wrap=True)
