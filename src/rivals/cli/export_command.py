@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rivals.cli.options import DataOption, JsonOption, use_data_folder
+from rivals.cli.options import AllowImportOption, DataOption, JsonOption, use_data_folder
 from rivals.cli.stop_signals import sigterm_as_exception
 
 if TYPE_CHECKING:
@@ -42,13 +42,15 @@ def export(
         typer.Option("--all-tasks", help="All tickets in one file, which also finds the task."),
     ] = False,
     data: DataOption = None,
+    allow_import: AllowImportOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Write a ticket as a file for a device. It is kept only if its answers are the same."""
     from rivals.deploy.exporting import export_from
+    from rivals.registry import imports_allowed
 
     use_data_folder(data)
-    with sigterm_as_exception():
+    with sigterm_as_exception(), imports_allowed(allow_import or []):
         exported = export_from(model, out, to, task, images, float_input, all_tasks)
     if as_json:
         typer.echo(json.dumps(exported.to_dict()))

@@ -42,7 +42,10 @@ def info(
             "with the name of a method; give one of them."
         )
     if settings is not None:
-        facts = settings_facts(settings)
+        from rivals.registry import imports_allowed
+
+        with imports_allowed([settings]):
+            facts = settings_facts(settings)
     else:
         assert path is not None
         from rivals.model.folder_kind import folder_kind

@@ -47,7 +47,9 @@ class Run:
     def go(self) -> Results:
         """Do what is still to come, and let go of the folder, whatever happens."""
         try:
-            return self.tasks()
+            results = self.tasks()
+            self.folder.check_place()  # nobody is told of results that are not there
+            return results
         finally:
             self.folder.release()
 
@@ -62,6 +64,7 @@ class Run:
             self.learn(item)
             self.results.add(self.method, items, self.stream, self.seed)
             self.done = index + 1
+            self.folder.check_place()
             self.write_tickets()
             self.save()
             self.results.write(self.folder.results)
@@ -93,12 +96,14 @@ class Run:
 
     def save(self) -> None:
         """Put the state beside the results it belongs to, both or neither."""
+        self.folder.check_place()
         self.folder.checkpoints.save(
             Checkpoint(
                 self.done, self.results.content, self.measured.to_dict(), self.method.state()
             )
         )
         self.folder.write_measured(self.measured)
+        self.folder.check_place()
 
     def restore(self, checkpoints: CheckpointFolder) -> None:
         """Go back to what a checkpoint holds."""

@@ -11,14 +11,17 @@ from typing import Any
 import jsonschema
 
 from rivals.errors import RivalsError
-from rivals.io.files import read_json, write_bytes
+from rivals.io.files import write_bytes
+from rivals.io.reading import read_json
+from rivals.io.seal import sealed, unsealed
 
 FORMAT = 1
+LARGEST = 64 * 2**20  # bytes; a run of a thousand tasks has 10 MB
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """The content of a results file, checked against the schema."""
-    content = read_json(path, "results file")
+    """The content of a results file, checked against its checksum and the schema."""
+    content = unsealed(read_json(path, "results file", LARGEST), f"The results file {path}")
     check(content, path)
     return content
 
@@ -26,7 +29,7 @@ def read_results(path: Path) -> dict[str, Any]:
 def write_results(path: Path, content: dict[str, Any]) -> None:
     """Check the content and write it with one line for each task and each row of the matrix."""
     check(content, path)
-    entries = [f"{_json(key)}: {_lines(value)}" for key, value in content.items()]
+    entries = [f"{_json(key)}: {_lines(value)}" for key, value in sealed(content).items()]
     write_bytes(path, ("{\n" + ",\n".join(entries) + "\n}\n").encode())
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from rivals.errors import RivalsError
 from rivals.experiment.results import read_results
 from rivals.experiment.run_folder import RunFolder
+from rivals.io.reading import check_no_links
 from rivals.learn.method import Method, methods
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
@@ -38,7 +39,9 @@ class StoredRun:
                 f"The run {self.folder.path} has no task named '{task}'; "
                 f"it has {', '.join(self.tasks)}."
             )
-        return Ticket.load(self.folder.ticket(task))
+        folder = self.folder.ticket(task)
+        check_no_links(self.folder.path, folder, "ticket")
+        return Ticket.load(folder)
 
     @cached_property
     def stream(self) -> Stream:
