@@ -123,7 +123,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no format": (lambda f: rewrite(f, format=None), "has format None"),
     "newer settings": (lambda f: reconfigure(f, format=3), "has format 3, and this"),
     "settings emptied": (lambda f: (f / "config.yaml").write_bytes(b""), "holds no settings"),
-    "settings not text": (lambda f: (f / "config.yaml").write_bytes(b"\xff\xfe"), "is not valid YAML"),
+    "settings not text": (lambda f: (f / "config.yaml").write_bytes(b"\xff\xfe"), "not valid YAML"),
     "settings not YAML": (lambda f: (f / "config.yaml").write_text("a: [1"), "is not valid YAML"),
     "settings a word": (lambda f: (f / "config.yaml").write_text("hello"), "holds no settings"),
     "settings truncated": (lambda f: truncate(f / "config.yaml"), ""),

@@ -22,9 +22,12 @@ from rivals.errors import RivalsError
 from rivals.io.files import digest, make_folder, write_bytes, write_json
 from rivals.io.reading import check_no_links, read_bytes, read_json
 from rivals.io.seal import sealed, unsealed
+from rivals.learn.method import Method
 from rivals.learn.state import State, StatePart
 
 FORMAT = 1
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
+KINDS = {"done": int, "results": dict, "measured": dict, "parts": dict}
 MANIFEST_BYTES = 64 * 2**20
 PARTS_BYTES = 4 * 2**30  # of all parts together
 HEADER_BYTES = 16 * 2**20  # of one part: names and shapes, which take thirty times that in memory
@@ -38,6 +41,17 @@ class Checkpoint:
     results: dict[str, Any]
     measured: dict[str, Any]
     state: State = field(default_factory=dict)
+
+    def into(self, method: Method) -> None:
+        """Bring `method` to this state; what does not fit it raises one of `DAMAGE`."""
+        method.load(self.state)
+        for record in method.known.values():
+            prepare = record.preprocessing
+            numbers = (prepare.scale, *prepare.mean, *prepare.std)
+            if not all(isinstance(each, int | float) for each in numbers):
+                raise TypeError("preprocessing")
+            if not all(isinstance(each, str) for each in record.classes):
+                raise TypeError("classes")
 
 
 class CheckpointFolder:
@@ -111,7 +125,16 @@ class CheckpointFolder:
                 f"The checkpoint {self.folder} has format {version}, and this version reads "
                 f"{FORMAT}; use the version of rivals that wrote it."
             )
-        return unsealed(manifest, f"The checkpoint {self.manifest}", required=True)
+        manifest = unsealed(manifest, f"The checkpoint {self.manifest}", required=True)
+        for key, kind in KINDS.items():
+            if not isinstance(manifest.get(key), kind):
+                raise self._incomplete(key)
+        return manifest
+
+    def _incomplete(self, what: object) -> RivalsError:
+        return RivalsError(
+            f"The checkpoint {self.folder} is damaged: its manifest is not complete ({what})."
+        )
 
     def load(self) -> Checkpoint:
         """The checkpoint; every file of it must have the checksum that is written of it."""
@@ -121,11 +144,9 @@ class CheckpointFolder:
             for name, entry in manifest["parts"].items():
                 state[name], size = self._load_part(entry, room)
                 room -= size
-            return Checkpoint(manifest["done"], manifest["results"], manifest["measured"], state)
-        except (KeyError, TypeError, AttributeError, safetensors.SafetensorError) as error:
-            raise RivalsError(
-                f"The checkpoint {self.folder} is damaged: its manifest is not complete ({error})."
-            ) from error
+        except (*DAMAGE, safetensors.SafetensorError) as error:
+            raise self._incomplete(error) from error
+        return Checkpoint(manifest["done"], manifest["results"], manifest["measured"], state)
 
     def _load_part(self, entry: dict[str, Any], room: int) -> tuple[StatePart, int]:
         """A part, and the bytes of its file."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rivals.errors import Interrupted, RivalsError
-from rivals.experiment.checkpoint import Checkpoint, CheckpointFolder
+from rivals.experiment.checkpoint import DAMAGE, Checkpoint, CheckpointFolder
 from rivals.experiment.measurements import Measured
+from rivals.experiment.result_file import check
 from rivals.experiment.results import Results
 from rivals.experiment.run_folder import RunFolder
 from rivals.learn.callbacks import Callback
@@ -109,16 +110,24 @@ class Run:
         """Go back to what a checkpoint holds."""
         checkpoint = checkpoints.load()
         try:
-            self.method.load(checkpoint.state)
-        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            checkpoint.into(self.method)
+        except DAMAGE as error:
             raise RivalsError(
                 f"The checkpoint {checkpoints.folder} does not fit this run "
                 f"({type(error).__name__}); use the version of rivals that wrote it."
             ) from error
-        checkpoints.sweep()
         self.done = checkpoint.done
+        if self.done:
+            check(checkpoint.results, checkpoints.manifest)
+        found = len(checkpoint.results.get("tasks", []))
+        if found != self.done or found > len(self.stream):
+            raise RivalsError(
+                f"The checkpoint {checkpoints.folder} is damaged: its results are not those of "
+                f"{self.done} tasks; delete the folder to start anew."
+            )
         self.results = Results(checkpoint.results)
         self.measured = Measured.from_dict(checkpoint.measured)
+        checkpoints.sweep()
         self.resuming = len(self.method.known) > checkpoint.done
         if self.done:
             self.results.write(self.folder.results)

@@ -16,6 +16,7 @@ from rivals.io.reading import read_json
 from rivals.io.seal import sealed, unsealed
 
 FORMAT = 1
+MOST_UNITS = 1_000_000  # of a block
 LARGEST = 64 * 2**20  # bytes; a run of a thousand tasks has 10 MB
 
 
@@ -63,9 +64,16 @@ def check(content: dict[str, Any], path: Path) -> None:
         raise RivalsError(
             f"The results file {path} is damaged: its matrix must hold numbers from 0 to 100."
         )
-    for task in content["tasks"]:
+    tasks, rows = content["tasks"], [len(row) for row in content["matrix"]]
+    if rows != [*range(1, len(tasks) + 1)]:
+        raise RivalsError(
+            f"The results file {path} is damaged: its matrix must have one row for each task."
+        )
+    if (tasks or content["complete"]) and not (tasks and content["summary"]):
+        raise RivalsError(f"The results file {path} is damaged: it has no tasks, or no summary.")
+    for task in tasks:
         units = (unit for layer in task.get("winners", []) for unit in layer)
-        if not all(type(unit) is int and unit >= 0 for unit in units):
+        if not all(type(unit) is int and 0 <= unit < MOST_UNITS for unit in units):
             raise RivalsError(
                 f"The results file {path} is damaged: the winners of the task '{task['name']}' "
                 "must be unit numbers."

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rivals.errors import RivalsError
+from rivals.experiment.checkpoint import DAMAGE
 from rivals.experiment.results import read_results
 from rivals.experiment.run_folder import RunFolder
 from rivals.io.reading import check_no_links
@@ -15,8 +16,6 @@ from rivals.seeds import Seed
 from rivals.streams.on_validation import measured_on
 from rivals.streams.stream import Stream, StreamItem, streams
 from rivals.tickets.ticket import Ticket
-
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
 
 
 class StoredRun:
@@ -75,7 +74,7 @@ class StoredRun:
             plan = NetworkPlan(network, self.stream.input_shape)
             settings = cls.settings_class(**config["training"])
             method = cls(plan, settings, Seed(config["seed"]).child("method"))
-            method.load(checkpoint.state)
+            checkpoint.into(method)
         except DAMAGE as error:
             raise self._foreign(error) from error
         return method

@@ -32,8 +32,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        found = folder.stat()  # filelock would make a folder that is missing
-        self._folder, self._place = folder, (found.st_dev, found.st_ino)
+        folder.stat()  # filelock would make a folder that is missing
         self._path, self._process = folder / LOCK_NAME, os.getpid()
         # thread_local=False: a server may release the lock in another thread than it took it in.
         self._lock = FileLock(self._path, timeout=0, thread_local=False)
@@ -50,18 +49,6 @@ class FolderLock:
         if isinstance(self._lock, SoftFileLock):  # what filelock does where there are no locks
             self.release()
             raise OSError(errno.ENOTSUP, "the file system has no locks", str(folder))
-
-    def check_place(self) -> None:
-        """Refuse to go on if the folder was moved, removed or replaced since it was locked."""
-        try:
-            found = os.stat(self._folder)
-        except OSError:
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != self._place:
-            raise RivalsError(
-                f"{self._folder} was moved, removed or replaced meanwhile, so nothing more is "
-                "written there; bring it back, or start anew."
-            )
 
     def release(self) -> None:
         # A forked child has a copy of this object, but the lock stays with the parent.

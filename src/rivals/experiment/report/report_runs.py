@@ -134,13 +134,6 @@ def _is_run(path: Path) -> bool:
 def _read(path: Path) -> FinishedRun:
     file = path if path.is_file() else path / "results.json"
     results = read_results(file)
-    if results["complete"] and not (results["tasks"] and results["summary"]):
-        raise RivalsError(f"The results file {file} is damaged: it has no tasks.")
-    lengths = [len(row) for row in results["matrix"]]
-    if results["complete"] and lengths != [*range(1, len(results["tasks"]) + 1)]:
-        raise RivalsError(
-            f"The results file {file} is damaged: its matrix must have one row for each task."
-        )
     config, measured = results.pop("config", {}), results.pop("measured", {})
     if path.is_dir():
         config, stored = _config(path / "config.yaml"), path / "measured.json"
