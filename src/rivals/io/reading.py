@@ -108,7 +108,7 @@ def check_no_links(root: Path, path: Path, what: str) -> None:
     place = root
     for part in path.relative_to(root).parts:
         place = place / part
-        if place.is_symlink() or _is_junction(place):
+        if is_link(place):
             raise _refused(place, what, LINK)
 
 
@@ -120,7 +120,7 @@ def check_plain(folder: Path, what: str) -> None:
             with os.scandir(pending.pop()) as entries:
                 for entry in entries:
                     path = Path(entry.path)
-                    if entry.is_symlink() or _is_junction(path):
+                    if is_link(path):
                         raise _refused(path, f"file of the {what}", LINK)
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(path)
@@ -164,7 +164,10 @@ def _open_below(name: str, flags: int, folder: int) -> int:
         raise
 
 
-def _is_junction(path: Path) -> bool:
+def is_link(path: Path) -> bool:
+    """Whether a path is a link; on Windows a junction is one, too."""
+    if path.is_symlink():
+        return True
     test: Callable[[Path], bool] | None = getattr(os.path, "isjunction", None)  # Python 3.12
     return bool(test and test(path))
 
