@@ -526,7 +526,8 @@ def test_python_compares_as_the_command_does(
         compare([object()], out=tmp_path)  # type: ignore[list-item]
 
 
-def test_the_example_of_compare_runs() -> None:
+def test_the_example_of_compare_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     found = doctest.testmod(comparison_module)
     assert found.attempted == 4
     assert found.failed == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import (
     AllowImportOption,
     DataOption,
@@ -107,7 +107,7 @@ def compare(
             "busy_percent": round(comparison.busy, 1),
             "bands": as_rows(found),
         }
-        typer.echo(json.dumps(whole))
+        echo_json(whole)
     else:
         workers_used = comparison.engine.workers
         screen.report(outcomes, comparison.wall, comparison.busy, workers_used)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import AllowImportOption, DataOption, JsonOption, use_data_folder
 from rivals.cli.stop_signals import sigterm_as_exception
 
@@ -53,7 +53,7 @@ def export(
     with sigterm_as_exception(), imports_allowed(allow_import or []):
         exported = export_from(model, out, to, task, images, float_input, all_tasks)
     if as_json:
-        typer.echo(json.dumps(exported.to_dict()))
+        echo_json(exported.to_dict())
     else:
         show(exported)
     return 0
@@ -61,8 +61,9 @@ def export(
 
 def show(exported: Exported) -> None:
     """The file, its size, and how its answers compare with the ticket's."""
-    from rich.console import Console
     from rich.table import Table
+
+    from rivals.cli.terminal import Terminal
 
     parity = exported.parity
     table = Table(show_header=False)
@@ -81,6 +82,6 @@ def show(exported: Exported) -> None:
         images = f"of {parity.held:,} test images{'' if one else ', task unknown'}"
         table.add_row("accuracy before", f"{parity.before:.1f} %", images)
         table.add_row("accuracy after", f"{parity.after:.1f} %", images)
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Terminal()
     console.print(table)
     console.print(f"Compared on {parity.source}.", soft_wrap=True)

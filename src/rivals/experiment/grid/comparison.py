@@ -91,9 +91,10 @@ def compare(
     >>> [(each.run.method, each.status) for each in found]
     [('finetune', 'finished')]
     """
-    names = [[each] if isinstance(each, str) else list(each) for each in (benchmarks, methods)]
-    with imports_allowed([*names[0], *names[1], *(settings or {}).values()]):
-        runs = plan(*names, seeds, preset, settings or {}, on=on, device=device)
+    benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(benchmarks)
+    methods = [methods] if isinstance(methods, str) else list(methods)
+    with imports_allowed([*benchmarks, *methods, *(settings or {}).values()]):
+        runs = plan(benchmarks, methods, seeds, preset, settings or {}, on=on, device=device)
         comparison = run_grid(runs, Path(out), workers, engine, address, save_every)
     return [comparison.outcomes[run] for run in runs]
 
