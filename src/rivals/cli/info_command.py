@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import JsonOption
 from rivals.errors import RivalsError
 
@@ -42,7 +43,10 @@ def info(
             "with the name of a method; give one of them."
         )
     if settings is not None:
-        facts = settings_facts(settings)
+        from rivals.registry import imports_allowed
+
+        with imports_allowed([settings]):
+            facts = settings_facts(settings)
     else:
         assert path is not None
         from rivals.model.folder_kind import folder_kind
@@ -50,14 +54,14 @@ def info(
         read = {"ticket": ticket_facts, "run": run_facts, "model": model_facts}
         facts = read[folder_kind(path)](path)
     if as_json:
-        typer.echo(json.dumps(facts))
+        echo_json(facts)
         return 0
-    from rich.console import Console
+    from rivals.cli.terminal import Terminal
 
     show = {
         "settings": show_settings, "ticket": show_ticket, "run": show_run, "model": show_model,
     }  # fmt: skip
-    show[facts["kind"]](facts, Console(highlight=False, markup=False, emoji=False))
+    show[facts["kind"]](facts, Terminal())
     return 0
 
 
@@ -118,7 +122,9 @@ def show_settings(facts: dict[str, Any], console: Console) -> None:
         for row in rows:
             choices = f" ({' | '.join(map(str, row['choices']))})" if row["choices"] else ""
             table.add_row(row["name"], _as_written(row["default"]), f"{row['help']}{choices}")
-        console.print(table if rows else "  none\n")
+        console.print(table if rows else "  none")
+        if not rows:
+            console.print()
     console.print(
         "Change a setting with --set NAME=VALUE. The last word of a dotted name is enough if no "
         "other setting ends in it.",

@@ -11,6 +11,7 @@ from rivals.cli.bench_command import bench
 from rivals.cli.check_command import check
 from rivals.cli.compare_command import compare
 from rivals.cli.data_command import app as data
+from rivals.cli.echo import echo
 from rivals.cli.export_command import export
 from rivals.cli.info_command import info
 from rivals.cli.learn_command import drop, learn
@@ -83,7 +84,7 @@ def print_version(wanted: bool) -> None:
         torch = metadata.version("torch")
     except metadata.PackageNotFoundError:
         torch = "not installed"
-    typer.echo(f"rivals {__version__}, torch {torch}, Python {platform.python_version()}")
+    echo(f"rivals {__version__}, torch {torch}, Python {platform.python_version()}")
     raise typer.Exit
 
 
@@ -119,7 +120,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(sentence: str) -> int:
-    typer.echo(f"rivals: {sentence}", err=True)
+    echo(f"rivals: {sentence}", err=True)
     return 2
 
 

@@ -9,6 +9,14 @@ import typer
 
 from rivals.errors import RivalsError
 
+AllowImportOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-import",
+        metavar="MODULE:NAME",
+        help="Import this module of your own that the folder or the file names; may be repeated.",
+    ),
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(
