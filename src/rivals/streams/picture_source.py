@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import Picture, Shape, picture_size, to_pixels
+from rivals.io.pictures import MAX_MEMORY, Picture, Shape, picture_size, to_pixels
 from rivals.seeds import Seed
 from rivals.streams.own_streams import Labels
 
@@ -238,9 +238,12 @@ def sample(found: PictureSource, most: int, seed: Seed) -> PictureSource:
 
 def read(
     found: PictureSource, shape: Shape, progress: Reads | None = None, repeats: bool = False,
-    fewest: int = 2,
+    fewest: int = 2, memory: int = MAX_MEMORY,
 ) -> LoadedPictures:  # fmt: skip
-    """Decode all pictures; those that occur twice count once, unless `repeats`."""
+    """Decode all pictures; those that occur twice count once, unless `repeats`.
+
+    Decoding a picture takes at most `memory` bytes; one that would take more is left out.
+    """
     images = np.empty((found.count, *shape), np.uint8)
     again: set[tuple[bytes, int]] = set()  # what is in a second class, too
     kept: list[tuple[Any, bytes]] = []  # item, digest of its pixels
@@ -252,7 +255,7 @@ def read(
             if progress:
                 progress(done, found.count)
             try:
-                images[len(kept)] = to_pixels(found.get(path), shape)
+                images[len(kept)] = to_pixels(found.get(path), shape, memory=memory)
             except RivalsError as error:
                 left_out.append(LeftOut(str(path), str(error)))
                 continue

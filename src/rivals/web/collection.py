@@ -19,6 +19,7 @@ from rivals.io.files import digest, make_folder, write_bytes
 from rivals.io.pictures import FORMATS, open_picture, upright
 
 NEWEST = 24  # pictures of a class in a listing
+CHECKED = (256, 256)  # pixels to which an upload is decoded, to see that it can be
 NAME_CHARACTERS = 60
 NAME_BYTES = 200  # most file systems allow 255
 FORBIDDEN = '/\\:*?"<>|'
@@ -213,8 +214,8 @@ def too_large(size: int | None, limit: int) -> str:
 def suffix_of(data: bytes, filename: str) -> str:
     """The suffix for the file of an uploaded picture; raises RivalsError if it does not decode."""
     with open_picture(data, filename) as picture:
-        picture.draft("RGB", (1024, 1024))  # a JPEG need not be decoded at full size
-        upright(picture, "RGB")
+        picture.draft(None, CHECKED)
+        upright(picture, "RGB", CHECKED)
         return FORMATS[str(picture.format)]
 
 
@@ -222,8 +223,9 @@ def thumbnail(data: bytes, filename: str, side: int) -> bytes:
     """A small PNG. The page shows it in place of the uploaded bytes, which are not trusted."""
     out = io.BytesIO()
     with open_picture(data, filename) as picture:
-        picture.draft("RGB", (2 * side, 2 * side))
-        small = upright(picture, "RGB")
+        enough = 2 * side, 2 * side
+        picture.draft(None, enough)
+        small = upright(picture, "RGB", enough)
         small.thumbnail((side, side))
         small.save(out, "PNG")
     return out.getvalue()
