@@ -156,8 +156,8 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def subfolders(folder: Path) -> list[Path]:
     """The folders inside a folder, but for hidden ones and links that lead out of it."""
-    found = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
-    return [path for path in found if folder.resolve() in path.resolve().parents]
+    found = [Path(entry.path) for entry in _entries(folder)]
+    return [path for path in found if path.is_dir() and folder.resolve() in path.resolve().parents]
 
 
 def _files(folder: Path, root: Path, left_out: list[LeftOut]) -> list[str]:
