@@ -14,6 +14,7 @@ from types import FrameType
 import uvicorn
 
 from rivals.errors import RivalsError
+from rivals.io.process_memory import return_freed_blocks
 from rivals.io.reading import read_bytes
 from rivals.web.app import make_app
 from rivals.web.connections import WebConnection
@@ -73,6 +74,7 @@ def serve(
     token = own_token(token_file)
     listening = listen(host, port)
     address = Address(host, listening.getsockname()[1], token)
+    return_freed_blocks()
     service = Service(model)
     try:
         app = Guard(make_app(service), host, address.port, token)

@@ -84,10 +84,10 @@ def sse(kind: str, data: Any, number: str | None = None) -> str:
 def training_text(job: int, line: Line) -> str:
     """An event of a training; a held-out accuracy gets its 95 % interval."""
     offset, event = line
-    accuracy, held = event.get("accuracy"), event.get("held")
-    counted = isinstance(held, int) and 0 <= held < 2**31
-    if event["event"] == "validation" and counted and isinstance(accuracy, int | float):
-        accuracy = min(100.0, max(0.0, accuracy))
+    accuracy: Any = event.get("accuracy")
+    held: Any = event.get("held")
+    known = isinstance(accuracy, int | float) and isinstance(held, int)
+    if event["event"] == "validation" and known and 0 <= accuracy <= 100 and 0 <= held < 2**31:
         event = {**event, "interval": accuracy_interval(accuracy, held)}
     return sse("training", {"job": job, **event}, f"{job}:{offset}")
 
