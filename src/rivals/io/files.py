@@ -7,9 +7,10 @@ import errno
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -50,6 +51,25 @@ def flush_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def open_plain(path: Path, mode: str) -> IO[bytes]:
+    """Open a regular file, never a link, a pipe or a device. Raises OSError.
+
+    `mode` is "rb", "wb", "ab" or "rb+"; a new file can be read by its owner only.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        number = os.open(name, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)
+            raise OSError(errno.EINVAL, "it is not a regular file", name)
+        return number
+
+    if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():  # Windows
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return open(path, mode, opener=opener)
 
 
 def write_json(path: Path, value: Any) -> None:

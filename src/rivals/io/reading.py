@@ -28,7 +28,7 @@ YAML_NODES = 100_000
 CHUNK = 2**20  # bytes read at once
 LINK = "it is a link, and links are not followed"
 SPECIAL = "it is not a regular file"
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UnreadableError(RivalsError):

@@ -265,7 +265,7 @@ class LearningSession:
             if done % 50 == 0 or done == count:
                 self.listener({"event": "reading", "done": done, "of": count})
 
-        pictures = picture_source.read(chosen, shape, progress)
+        pictures = picture_source.read(chosen, shape, progress, memory=self.memory.decoding)
         if pictures.left_out and self.options.strict:
             names = tuple(Path(each.path).name for each in pictures.left_out)
             raise RivalsError(
