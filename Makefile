@@ -72,7 +72,7 @@ AUDIT := $(BIN)/python -m pip_audit --vulnerability-service osv --progress-spinn
 audit: $(VENV)/installed  ## known holes in the locked packages, where a network is there
 	@found=$$($(AUDIT) 2>&1); status=$$?; \
 	case "$$found" in \
-		*vulnerabilit*) printf '%s\n' "$$found"; exit $$status ;; \
+		*"known vulnerabilit"*) printf '%s\n' "$$found"; exit $$status ;; \
 		*) echo "The list of known holes could not be reached, so nothing was audited." ;; \
 	esac
 
