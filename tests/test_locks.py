@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,8 +112,35 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("kept")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / LOCK_NAME).symlink_to(tmp_path / "other")
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(RivalsError, match="it is a link"):
         FolderLock(tmp_path / "folder")
+    assert (tmp_path / "other").read_text() == "kept"
+
+
+@pytest.mark.parametrize("change", ["moved", "removed", "exchanged"])
+def test_a_folder_that_is_no_longer_the_one_that_was_locked(tmp_path: Path, change: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    lock = FolderLock(folder)
+    lock.check_place()
+    shutil.rmtree(folder) if change == "removed" else folder.rename(tmp_path / "moved")
+    other = None
+    if change == "exchanged":
+        folder.mkdir()
+        other = FolderLock(folder)
+    with pytest.raises(RivalsError, match="was moved, removed or exchanged"):
+        lock.check_place()
+    lock.release()
+    if other is not None:
+        other.check_place()  # the first one did not take its lock file away
+        other.release()
+
+
+def test_a_partial_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("kept")
+    (tmp_path / f".a.{os.getpid()}.part").symlink_to(tmp_path / "other")
+    write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
     assert (tmp_path / "other").read_text() == "kept"
 
 

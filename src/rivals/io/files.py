@@ -21,7 +21,8 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path`; after a crash or on a full disk the old file is unchanged."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with partial.open("wb") as file:
+        partial.unlink(missing_ok=True)  # of a killed process that had this number
+        with partial.open("xb") as file:  # never through a link that somebody put there
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

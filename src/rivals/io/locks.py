@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLock, Timeout
 
 from rivals.errors import RivalsError
+from rivals.io.reading import check_no_links
 
 LOCK_NAME = ".lock"  # the lock file in a folder; a killed process leaves it behind, unlocked
 
@@ -26,14 +27,15 @@ class BusyError(RivalsError):
 class FolderLock:
     """Holds `folder` for writing until `release`, or until the process ends.
 
-    Raises BusyError if another process holds it, RivalsError if the folder is not writable, and
-    OSError if it does not exist.
+    Raises BusyError if another process holds it, RivalsError if the folder is not writable or its
+    lock file is a link, and OSError if it does not exist.
     The lock file is removed on release, so a folder holds it only while somebody writes.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.stat()  # filelock would make a folder that is missing
-        self._path, self._process = folder / LOCK_NAME, os.getpid()
+        self._folder, self._path, self._process = folder, folder / LOCK_NAME, os.getpid()
+        check_no_links(folder, self._path, "lock")
         # thread_local=False: a server may release the lock in another thread than it took it in.
         self._lock = FileLock(self._path, timeout=0, thread_local=False)
         try:
@@ -46,9 +48,29 @@ class FolderLock:
             raise RivalsError(
                 f"Could not write to {folder} ({error.strerror}); choose another folder."
             ) from error
+        self._identity = self._found()  # held open, so no other file gets its number
         if isinstance(self._lock, SoftFileLock):  # what filelock does where there are no locks
             self.release()
             raise OSError(errno.ENOTSUP, "the file system has no locks", str(folder))
+
+    def check_place(self) -> None:
+        """Refuse to go on if the folder was moved, removed or exchanged while the lock was held.
+
+        Call it before writing: what is written then goes to the folder that was locked.
+        """
+        if self._found() != self._identity:
+            raise RivalsError(
+                f"The folder {self._folder} was moved, removed or exchanged meanwhile, so nothing "
+                "was written there; bring it back and start again."
+            )
+
+    def _found(self) -> tuple[int, int] | None:
+        """The identity of the lock file that is there now."""
+        try:
+            found = os.lstat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def release(self) -> None:
         # A forked child has a copy of this object, but the lock stays with the parent.
@@ -62,6 +84,8 @@ class FolderLock:
             self._lock.release()
 
     def _remove(self) -> None:
+        if self._found() != self._identity:
+            return  # the folder is another one by now, and so is the lock in it
         with contextlib.suppress(OSError):
             self._path.unlink()
 
