@@ -18,7 +18,7 @@ from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.experiment.measurements import Measured
 from rivals.experiment.run_settings import RunSettings
-from rivals.io.files import make_folder, write_json, write_yaml
+from rivals.io.files import make_folder, remove_partial, write_json, write_yaml
 from rivals.io.locks import LOCK_NAME, FolderLock
 from rivals.streams.on_validation import OnValidation
 from rivals.streams.stream import Stream
@@ -84,8 +84,8 @@ class RunFolder:
 
     def _sweep(self) -> None:
         """Remove what a killed run left half-written."""
-        for path in self.path.rglob(".*.part"):
-            path.unlink(missing_ok=True)
+        for path in list(self.path.rglob(".*.part")):
+            remove_partial(path)
 
     def resume(self, settings: RunSettings, stream: Stream) -> None:
         """Make sure that the folder holds the very run that is asked for."""

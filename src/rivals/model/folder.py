@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError, unknown
-from rivals.io.files import make_folder, write_bytes
+from rivals.io.files import make_folder, make_folders, write_bytes
 from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
 from rivals.learn.twta import TWTA, TWTASettings
 from rivals.model import defaults, manifest, task_file
@@ -221,7 +221,7 @@ def write_lock(folder: Path) -> Iterator[None]:
     new, lock = not folder.exists(), None
     try:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise RivalsError(f"The model {folder} cannot be written to; choose another place.")
             lock = FolderLock(folder)

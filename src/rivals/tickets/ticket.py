@@ -19,13 +19,14 @@ from torch import Tensor, nn
 
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
-from rivals.io.files import digest, make_folder, read_json, write_bytes
+from rivals.io.files import digest, read_json, write_folder
 from rivals.io.pictures import Picture, to_pixels
 from rivals.streams.task import Preprocessing
 from rivals.tickets.cost import cost
 from rivals.tickets.graph_words import build, describe
 
 FORMAT = 1
+EXPORTS = "exports.json"  # what exports of this very ticket have shown, beside it
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
 
 
@@ -104,7 +105,6 @@ class Ticket(nn.Module):
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
-        make_folder(folder)
         data = safetensors.torch.save(_tensors(self.network))
         size = cost(self.network, self.input_shape)
         facts = {
@@ -122,9 +122,12 @@ class Ticket(nn.Module):
             "ram": size.ram,
             "sha256": digest(data),
         }
-        write_bytes(folder / "weights.safetensors", data)
-        write_bytes(folder / "ticket.json", _lines(facts).encode())
-        write_bytes(folder / "README.md", card(facts).encode())
+        files = {
+            "weights.safetensors": data,
+            "ticket.json": _lines(facts).encode(),
+            "README.md": card(facts).encode(),
+        }
+        write_folder(folder, files, old=(EXPORTS,))
 
     @classmethod
     def load(cls, folder: str | Path) -> Ticket:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.io.files import make_folder, read_json, write_json
+from rivals.io.files import make_folder, read_json, remove_folder, remove_partial, write_json
 from rivals.web.training_job import TrainingJob
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
@@ -53,6 +52,8 @@ class Jobs:
         self.version = 0
         self.stopping = False
         self._wake = threading.Condition(threading.RLock())
+        for left in folder.glob(".*.part"):  # half-removed by a killed server
+            remove_partial(left)
         for each in sorted(folder.iterdir()):
             with contextlib.suppress(RivalsError, TypeError):  # left incomplete by a killed server
                 job = WebJob(**read_json(each / "job.json", "job"))
@@ -209,7 +210,8 @@ class Jobs:
         self.version += 1
 
     def _remove(self, job: WebJob) -> None:
-        shutil.rmtree(self._folder(job), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_folder(self._folder(job))
         del self.jobs[job.id]
         self.version += 1
 
