@@ -66,7 +66,7 @@ def test_files_that_belong_together(tmp_path: Path) -> None:
     write_folder(folder, {"a": b"4"})
     assert (folder / "somebody's").read_bytes() == b"x"
     assert (folder / "a").read_bytes() == b"4"
-    with pytest.raises(RivalsError, match=r"Could not write .*a/inside \(Not a directory\)"):
+    with pytest.raises(RivalsError, match=r"Could not write .*a/inside \(File exists\)"):
         write_folder(folder / "a" / "inside", {"a": b""})
 
 
