@@ -111,6 +111,8 @@ def main(arguments: list[str] | None = None) -> None:
         status = 130
     except BrokenPipeError:
         status = 0
+    except MemoryError:
+        status = _fail("The memory is used up; close other programs and try again.")
     except Exception as error:
         # A mistake in the arguments; its class is private to the library.
         if not hasattr(error, "format_message"):

@@ -11,8 +11,9 @@ from rivals.errors import RivalsError
 from rivals.experiment.run_folder import RunFolder
 from rivals.io.files import write_json
 from rivals.io.reading import read_json
+from rivals.tickets.ticket import EXPORTS
 
-NAME = "exports.json"
+NAME = EXPORTS
 
 
 def remember(model: Path, made: Exported) -> None:

@@ -17,7 +17,7 @@ from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.experiment.measurements import Measured
 from rivals.experiment.run_settings import RunSettings
-from rivals.io.files import make_folder, write_json, write_yaml
+from rivals.io.files import make_folder, remove_partial, write_json, write_yaml
 from rivals.io.locks import LOCK_NAME, FolderLock
 from rivals.io.reading import check_plain, read_yaml
 from rivals.io.seal import sealed, unsealed
@@ -90,8 +90,8 @@ class RunFolder:
 
     def _sweep(self) -> None:
         """Remove what a killed run left half-written."""
-        for path in self.path.rglob(".*.part"):
-            path.unlink(missing_ok=True)
+        for path in list(self.path.rglob(".*.part")):
+            remove_partial(path)
 
     def resume(self, settings: RunSettings, stream: Stream) -> None:
         """Make sure that the folder holds the very run that is asked for."""

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from rivals.edge import artefact
-from rivals.edge.card import read_card, read_sidecar, sidecar
+from rivals.edge.artefact_files import NATIVE, check_export, find_suffix
+from rivals.edge.card import sidecar
 from rivals.edge.runtime import RUNTIMES
 from rivals.errors import RivalsError
 from rivals.experiment.result_file import read_results
@@ -39,7 +40,7 @@ from rivals.nn.competition import ActiveUnits, unit_ids
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.selection import Selection
 from rivals.seeds import Seed
-from rivals.tickets.ticket import Ticket
+from rivals.tickets.ticket import Ticket, check_ticket
 
 WHOLE, DAMAGED, NOTE = "whole", "damaged", "note"
 IMAGES = 4  # on which a ticket is compared with its network
@@ -287,23 +288,29 @@ def _run(report: CheckReport) -> None:
 
 
 def _ticket(report: CheckReport) -> None:
-    with report.part("ticket", "its network is in the run or model that it was cut from"):
-        Ticket.load(report.path)
+    with report.part("ticket"):
+        _note(report, check_ticket(report.path))
 
 
 def _export(report: CheckReport) -> None:
+    """Checksums and bounds; then it answers once, unless that would run native code."""
     path = report.path
-    if path.is_dir():
-        with report.part("card.json"):
-            read_card(read_sidecar(path), path)
-        report.note("program", "was not compiled: what is in a folder is not executed")
+    with report.part("files"):
+        _note(report, check_export(path))
+    if not report.whole:
         return
-    package = RUNTIMES[path.suffix.lower()][2]
-    if package is not None and find_spec(package) is None:
-        report.note("file", f"was not run: {package} is not installed")
-        return
-    with report.part("file", "its answers are finite"):
-        opened = artefact.load(path)
-        answers = opened.answers(np.zeros((1, *opened.card.input_shape), np.uint8))
-        if not all(math.isfinite(each.confidence) for each in answers):
-            raise RivalsError(f"{path} answers with numbers that are not finite; export it anew.")
+    suffix = find_suffix(path)
+    package = None if suffix in NATIVE else RUNTIMES[suffix][2]
+    if package is None:
+        report.note("program", "was not run: it is native code")
+    elif find_spec(package) is None:
+        report.note("program", f"was not run: {package} is not installed")
+    else:
+        with report.part("answers", "are finite"):
+            opened = artefact.load(path)
+            opened.answers(np.zeros((1, *opened.card.input_shape), np.uint8))
+
+
+def _note(report: CheckReport, facts: list[str]) -> None:
+    for fact in facts:
+        report.note("found", fact)

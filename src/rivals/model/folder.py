@@ -29,7 +29,7 @@ from torch import Tensor
 
 from rivals.errors import RivalsError, unknown
 from rivals.io import signatures
-from rivals.io.files import remove_files, write_bytes
+from rivals.io.files import make_folders, remove_files, write_bytes
 from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
 from rivals.io.process_memory import available_memory
 from rivals.io.reading import check_no_links
@@ -338,7 +338,7 @@ def write_lock(folder: Path) -> Iterator[FolderLock]:
     new, lock = not folder.exists(), None
     try:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise RivalsError(f"The model {folder} cannot be written to; choose another place.")
             lock = FolderLock(folder)

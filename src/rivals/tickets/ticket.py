@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
 from rivals.io.checksum import BLANK, checksum_fits, with_checksum
-from rivals.io.files import digest, make_folder, write_bytes
+from rivals.io.files import digest, write_folder
 from rivals.io.pictures import Picture, to_pixels
 from rivals.io.reading import UnreadableError, parse_json, printable, read_bytes
 from rivals.streams.task import Preprocessing
@@ -33,6 +33,7 @@ FORMAT = 2
 WITHOUT_CHECKSUM = 1  # the format of rivals 0.1: a checksum over the weights alone
 FACTS_BYTES = 4 * 2**20  # of ticket.json
 WEIGHT_BYTES = 256 * 2**20
+EXPORTS = "exports.json"  # what exports of this very ticket have shown, beside it
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError)
 
 
@@ -113,7 +114,6 @@ class Ticket(nn.Module):
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
-        make_folder(folder)
         data = safetensors.torch.save(_tensors(self.network))
         size = cost(self.network, self.input_shape)
         facts = {
@@ -131,9 +131,12 @@ class Ticket(nn.Module):
             "ram": size.ram,
             "sha256": BLANK,
         }
-        write_bytes(folder / "weights.safetensors", data)
-        write_bytes(folder / "ticket.json", with_checksum(_lines(facts).encode(), data))
-        write_bytes(folder / "README.md", card(facts).encode())
+        files = {
+            "weights.safetensors": data,
+            "ticket.json": with_checksum(_lines(facts).encode(), data),
+            "README.md": card(facts).encode(),
+        }
+        write_folder(folder, files, old=(EXPORTS,))
 
     @classmethod
     def load(cls, folder: str | Path) -> Ticket:

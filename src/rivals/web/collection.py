@@ -9,16 +9,22 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import shutil
 import threading
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rivals.errors import RivalsError
-from rivals.io.files import digest, make_folder, write_bytes
+from rivals.io.files import (
+    digest,
+    flush_folder,
+    make_folder,
+    remove_folder,
+    remove_partial,
+    write_bytes,
+)
 from rivals.io.pictures import FORMATS, open_picture, upright
 from rivals.io.reading import check_no_links, read_bytes
 
@@ -63,7 +69,12 @@ class Collection:
         self.version = 0
         self._lock = threading.RLock()
         for task in _folders(folder, "task"):
-            self.tasks[task.name] = {each.name: _pictures(each) for each in _folders(task, "class")}
+            classes = {each.name: _pictures(each) for each in _folders(task, "class")}
+            if classes:
+                self.tasks[task.name] = classes
+            else:  # a server was killed before it made the first class
+                with contextlib.suppress(OSError):
+                    task.rmdir()
 
     def listing(self) -> list[dict[str, Any]]:
         """Tasks and classes with the number of pictures and the newest names, oldest first."""
@@ -149,17 +160,22 @@ class Collection:
         with self._lock:
             self.check_place()
             classes = self.tasks.get(task, {})
-            if name is None:
-                if self.tasks.pop(task, None) is not None:
-                    shutil.rmtree(self.folder / task, ignore_errors=True)
+            last = name is not None and picture is None and list(classes) == [name]
+            if name is None or last:
+                if task in self.tasks:
+                    with _changing(task):
+                        remove_folder(self.folder / task)
+                    del self.tasks[task]
             elif picture is None:
-                if classes.pop(name, None) is not None:
-                    shutil.rmtree(self.folder / task / name, ignore_errors=True)
-                if not classes:
-                    self.remove(task)
-            elif classes.get(name, {}).pop(picture, None) is not None:
-                with contextlib.suppress(FileNotFoundError):
-                    (self.folder / task / name / picture).unlink()
+                if name in classes:
+                    with _changing(name):
+                        remove_folder(self.folder / task / name)
+                    del classes[name]
+            elif picture in classes.get(name, {}):
+                with _changing(picture):
+                    (self.folder / task / name / picture).unlink(missing_ok=True)
+                    flush_folder(self.folder / task / name)
+                del classes[name][picture]
             self.version += 1
 
     def rename(self, task: str, name: str | None, to: str) -> str:
@@ -178,10 +194,9 @@ class Collection:
             if taken or (parent / to).exists():
                 raise RivalsError(f"There is already one named '{to}'; choose another name.")
             self.check_place()
-            try:
+            with _changing(old):
                 (parent / old).rename(parent / to)
-            except OSError as error:
-                raise RivalsError(f"'{old}' could not be renamed ({error.strerror}).") from error
+                flush_folder(parent)
             if name is None:
                 self.tasks = _renamed(self.tasks, old, to)
             else:
@@ -278,6 +293,15 @@ def safe_name(text: str, kind: str) -> str:
     return name
 
 
+@contextlib.contextmanager
+def _changing(name: str) -> Iterator[None]:
+    """What the disk refuses, in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise RivalsError(f"'{name}' could not be changed ({error.strerror}).") from error
+
+
 def _renamed(table: dict[str, Value], old: str, new: str) -> dict[str, Value]:
     """The same table in the same order with one key renamed."""
     return {new if key == old else key: value for key, value in table.items()}
@@ -285,6 +309,8 @@ def _renamed(table: dict[str, Value], old: str, new: str) -> dict[str, Value]:
 
 def _folders(folder: Path, kind: str) -> list[Path]:
     """The folders with names that a task or a class can have; links are none."""
+    for left in folder.glob(".*.part"):  # half-removed by a killed server
+        remove_partial(left)
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.io.files import make_folder, write_json
+from rivals.io.files import make_folder, remove_folder, remove_partial, write_json
 from rivals.io.reading import UnreadableError, read_json
 from rivals.web.collection import safe_name
 from rivals.web.training_job import TrainingJob
@@ -58,6 +57,8 @@ class Jobs:
         self.version = 0
         self.stopping = False
         self._wake = threading.Condition(threading.RLock())
+        for left in folder.glob(".*.part"):  # half-removed by a killed server
+            remove_partial(left)
         for each in sorted(folder.iterdir()):
             with contextlib.suppress(RivalsError):  # left incomplete by a killed server, or foreign
                 job = stored_job(each)
@@ -214,7 +215,8 @@ class Jobs:
         self.version += 1
 
     def _remove(self, job: WebJob) -> None:
-        shutil.rmtree(self._folder(job), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_folder(self._folder(job))
         del self.jobs[job.id]
         self.version += 1
 

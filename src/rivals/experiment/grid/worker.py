@@ -89,6 +89,8 @@ def run_job(job: dict[str, Any], writer: ProgressWriter, stop: threading.Event) 
         return "busy", str(error)
     except RivalsError as error:
         return "failed", str(error)
+    except MemoryError:
+        return "failed", "The memory is used up; use fewer workers. It continues where it stopped."
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = str(error).strip().partition("\n")[0]
