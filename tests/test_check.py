@@ -13,6 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from rivals.cli import check_command
 from rivals.cli.main import main
 from rivals.errors import RivalsError
 from rivals.io import signatures
@@ -87,6 +88,15 @@ def test_a_whole_model(model: Path, accepted: Accepted) -> None:
     parts = [part["part"] for part in told["parts"]]
     assert {"model.json", "file of 'a'", "ticket of 'c'", "history"} <= set(parts)
     assert "is whole" in accepted("check", model)
+
+
+def test_a_long_table_is_shortened(
+    model: Path, accepted: Accepted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_command, "MOST_WHOLE", 3)
+    printed = accepted("check", model)
+    assert "6 more" in printed
+    assert "ticket of" not in printed
 
 
 def test_every_byte_of_a_model_counts(model: Path) -> None:

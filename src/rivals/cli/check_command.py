@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rivals.model.checking import CheckReport
 
 DAMAGED = 1  # exit status
+MOST_WHOLE = 12  # parts that are listed
 
 
 def check(
@@ -40,14 +41,20 @@ def check(
 
 
 def show(report: CheckReport) -> None:
-    """A line for each part."""
+    """What is not whole, and some of what is."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False, markup=False, emoji=False)
     table = Table("part", "state", "")
+    left = sum(each.state == "whole" for each in report.parts) - MOST_WHOLE
+    shown = 0
     for each in report.parts:
-        table.add_row(each.part, each.state, each.said)
+        shown += each.state == "whole"
+        if each.state != "whole" or shown <= MOST_WHOLE:
+            table.add_row(each.part, each.state, each.said)
+    if left > 0:
+        table.add_row(f"{left:,} more", "whole", "--json lists all")
     console.print(table)
     what = "whole" if report.whole else "damaged"
     console.print(f"The {report.kind} {report.path} is {what}.", soft_wrap=True)

@@ -263,9 +263,10 @@ def show_model(facts: dict[str, Any], console: Console) -> None:
     from rivals.model.testing import plus_minus
 
     channels, height, width = facts["input_shape"]
+    spare = f", and {facts['spare']:,} in reserve to drop tasks" if facts["spare"] else ""
     console.print(
         f"A {facts['network']} model for pictures of {channels} × {height} × {width}, "
-        f"{facts['bytes']:,} bytes, and {facts['spare']:,} in reserve for dropping on a full disk.",
+        f"{facts['bytes']:,} bytes{spare}.",
         soft_wrap=True,
     )
     if facts["history"]:
