@@ -12,54 +12,53 @@ import threading
 from collections.abc import Iterator
 
 STATM = "/proc/self/statm"  # in pages; the sixth number is data and stack
-_lock = threading.Lock()
-_inside = 0  # threads in the block
-_before = (-1, -1)  # the limits before the first of them
 
 
 @contextlib.contextmanager
 def limited_memory(bytes_: int) -> Iterator[None]:
     """Let this process take at most `bytes_` more than it has now."""
-    _enter(bytes_)
+    if sys.platform != "linux":
+        yield
+        return
+    _limit.enter(bytes_)
     try:
         yield
     finally:
-        _leave()
+        _limit.leave()
 
 
-if sys.platform == "linux":
-    import resource
+class _DataLimit:
+    """The limit of this process, which all threads in such a block share."""
 
-    def _enter(bytes_: int) -> None:
-        global _inside, _before
-        with _lock:
-            if not _inside:
-                _before = resource.getrlimit(resource.RLIMIT_DATA)
-            _inside += 1
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.inside = 0  # threads in a block
+        self.before = (-1, -1)  # the limits before the first of them
+
+    def enter(self, more: int) -> None:
+        import resource  # not on Windows
+
+        with self.lock:
+            if not self.inside:
+                self.before = resource.getrlimit(resource.RLIMIT_DATA)
+            self.inside += 1
             try:
                 with open(STATM, "rb") as file:
                     used = int(file.read().split()[5]) * resource.getpagesize()
             except (OSError, LookupError, ValueError):
                 return
-            _set_soft(used + bytes_)
+            old = [limit for limit in self.before if limit != resource.RLIM_INFINITY]
+            with contextlib.suppress(OSError, ValueError):
+                limits = min([used + more, *old]), self.before[1]
+                resource.setrlimit(resource.RLIMIT_DATA, limits)
 
-    def _leave() -> None:
-        global _inside
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                resource.setrlimit(resource.RLIMIT_DATA, _before)
+    def leave(self) -> None:
+        import resource
 
-    def _set_soft(limit: int) -> None:
-        for other in _before:
-            limit = limit if other == resource.RLIM_INFINITY else min(limit, other)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, _before[1]))
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                resource.setrlimit(resource.RLIMIT_DATA, self.before)
 
-else:
 
-    def _enter(bytes_: int) -> None:
-        pass
-
-    def _leave() -> None:
-        pass
+_limit = _DataLimit()
