@@ -306,6 +306,7 @@ def test_a_card_of_another_version_or_none(exported: Exports, tmp_path: Path) ->
      {"preprocessing": {}}, {"preprocessing": {"scale": 0, "mean": [], "std": []}},
      {"preprocessing": {"scale": float("inf"), "mean": [], "std": []}},
      {"preprocessing": {"scale": 10**400, "mean": [], "std": []}},
+     {"preprocessing": {"scale": 1, "mean": [1e300], "std": [1]}, "raw_input": False},
      {"preprocessing": {"scale": 1, "mean": [0.5], "std": [0]}, "raw_input": False},
      {"raw_input": False}],
 )  # fmt: skip
