@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import random
 import resource
 import shutil
 import subprocess
@@ -305,6 +306,7 @@ def test_a_card_of_another_version_or_none(exported: Exports, tmp_path: Path) ->
      {"preprocessing": {}}, {"preprocessing": {"scale": 0, "mean": [], "std": []}},
      {"preprocessing": {"scale": float("inf"), "mean": [], "std": []}},
      {"preprocessing": {"scale": 10**400, "mean": [], "std": []}},
+     {"preprocessing": {"scale": 1, "mean": [1e300], "std": [1]}, "raw_input": False},
      {"preprocessing": {"scale": 1, "mean": [0.5], "std": [0]}, "raw_input": False},
      {"raw_input": False}],
 )  # fmt: skip
@@ -532,6 +534,36 @@ def test_tasks_and_classes_that_the_card_does_not_have(exported: Exports, tmp_pa
     model = edge.load(with_card(source, tmp_path / "a.onnx", json.dumps(facts)))
     with pytest.raises(RivalsError, match="names a task or a class that its card does not have"):
         model.answers(lessons(2, tasks=2)[1].test.images.numpy())
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """Some bytes changed, taken out or put in, under a checksum that fits again."""
+    for _ in range(rng.choice([1, 1, 3])):
+        place, length = rng.randrange(len(data)), rng.randrange(20)
+        middle = rng.choice([b"", rng.randbytes(1), rng.randbytes(length)])
+        data = data[:place] + middle + data[place + rng.choice([0, 1, length]) :]
+    try:
+        return with_checksum(data)
+    except RivalsError:
+        return data
+
+
+@pytest.mark.parametrize("name", ["ticket.onnx", "ticket.ort", "all.onnx", "int8.onnx"])
+def test_a_changed_file_answers_or_is_refused_in_a_sentence(
+    name: str, exported: Exports, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole, rng, refusals = Path(exported[name]["path"]).read_bytes(), random.Random(name), []
+    for _ in range(100):
+        (tmp_path / name).write_bytes(mutated(whole, rng))
+        try:
+            answers = edge.load(tmp_path / name).answers(digits(2)[0])
+            assert all(np.isfinite(answer.confidence) for answer in answers)
+        except RivalsError as error:
+            refusals.append(str(error))
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+    assert len(refusals) > 30
+    assert not any("\n" in sentence for sentence in refusals)
 
 
 def test_links_pipes_and_devices(exported: Exports, tmp_path: Path) -> None:

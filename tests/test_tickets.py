@@ -213,6 +213,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "an image of nothing": {"input_shape": [1, 0, 8]},
     "a scale of nothing": {"preprocessing": {"scale": 0, "mean": [0.5], "std": [0.5]}},
     "a negative deviation": {"preprocessing": {"scale": 1, "mean": [0.5], "std": [-0.5]}},
+    "a scale of almost nothing": {"preprocessing": {"scale": 1e-200, "mean": [0], "std": [1e-200]}},
     "two means": {"preprocessing": {"scale": 1, "mean": [0.5, 0.5], "std": [0.5, 0.5]}},
     "winners in words": {"winners": [["x"]]},
     "a thousand layers": {"architecture": [{"name": "a", "op": "relu"}] * 3000},

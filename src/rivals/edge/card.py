@@ -8,6 +8,7 @@ Its field `sha256` covers the card and the artefact; cards of version 1 have non
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ WITHOUT_CHECKSUM = 1  # the version of rivals 0.1, which is still read
 BYTES = 4 * 2**20  # of a card
 PIXELS = 2**22  # values of an image
 SIDE = 4096
+SMALLEST, LARGEST = 1e-6, 1e6  # scales, deviations and means, which are computed with in float32
 
 
 @dataclass(frozen=True)
@@ -106,17 +108,24 @@ def _card(facts: dict[str, Any], version: int) -> Card:
         None if facts.get("int8") is None else _finite(facts["int8"]),
         version,
     )
-    if card.scale <= 0 or not all(card.classes) or not card.tasks:
-        raise ValueError("the scale, a task or a class is missing")
+    if not all(card.classes) or not card.tasks:
+        raise ValueError("a task or a class is missing")
+    check_preprocessing(card.scale, card.mean, card.std)
     if not 1 <= min(card.input_shape) <= max(card.input_shape) <= SIDE:
         raise ValueError(f"images of {channels} × {height} × {width} are not possible")
     if channels * height * width > PIXELS:
         raise ValueError(f"an image has more than {PIXELS:,} values")
     if not card.raw_input and not len(card.mean) == len(card.std) == channels:
         raise ValueError(f"{channels} means and standard deviations were expected")
-    if not all(value > 0 for value in card.std):
-        raise ValueError("a standard deviation is not above 0")
     return card
+
+
+def check_preprocessing(scale: float, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Refuse numbers that no picture can be prepared with."""
+    if not all(SMALLEST <= value <= LARGEST for value in (scale, *std)):
+        raise ValueError(f"a scale or a deviation is not between {SMALLEST:g} and {LARGEST:g}")
+    if not all(abs(value) <= LARGEST for value in mean):
+        raise ValueError(f"a mean is not between {-LARGEST:g} and {LARGEST:g}")
 
 
 def _text(value: Any) -> str:

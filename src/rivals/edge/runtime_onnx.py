@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
 
+onnxruntime.set_default_logger_severity(4)  # errors are raised; what has no session is silent, too
+
 
 class OnnxRuntime:
     """A session of onnxruntime on the CPU."""
@@ -24,8 +26,9 @@ class OnnxRuntime:
         options.log_severity_level = 4  # errors are raised; print nothing
         try:
             # Bytes: if onnxruntime reads the file itself, its errors do not say why it failed.
+            # No fallback: there is none, and onnxruntime would print that it tries.
             self.session = onnxruntime.InferenceSession(
-                data, options, providers=["CPUExecutionProvider"]
+                data, options, providers=["CPUExecutionProvider"], enable_fallback=False
             )
             self.input = self.session.get_inputs()[0].name
         except Exception as error:  # onnxruntime has no common base class for its errors

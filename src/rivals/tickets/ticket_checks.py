@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rivals.edge.card import check_preprocessing
 from rivals.io.reading import UnreadableError, parse_json
 
 LAYERS = 2000
@@ -32,8 +33,7 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     numbers([prepare["scale"], *prepare["mean"], *prepare["std"]])
     if len(prepare["mean"]) != len(prepare["std"]) or len(prepare["mean"]) not in (1, shape[0]):
         raise ValueError("a mean and a standard deviation for each channel were expected")
-    if min(prepare["scale"], *prepare["std"]) <= 0:
-        raise ValueError("a scale or a standard deviation is not above 0")
+    check_preprocessing(prepare["scale"], prepare["mean"], prepare["std"])
     for winners in facts["winners"]:
         whole_numbers(winners, 0, 2**31)
     if facts["accuracy"] is not None:
