@@ -17,8 +17,11 @@ import yaml
 import rivals
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
+from rivals.experiment.result_file import read_results, write_results
+from rivals.experiment.run_check import check_run
 from rivals.learn.method import methods
 from rivals.registry import imports_allowed
+from rivals.tickets.ticket import Ticket
 
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
@@ -359,3 +362,62 @@ def test_grids_that_once_took_for_ever(
     assert sentence in refused("compare", tmp_path / "grid.yaml", "--out", tmp_path / "out")
     assert time.monotonic() - begun < 10
     assert not (tmp_path / "out").exists()
+
+
+# check_run ---------------------------------------------------------------------------------------
+
+
+def test_a_run_is_whole_whatever_its_method(finished: Path, stopped: Path, tree: Tree) -> None:
+    before = tree(finished)
+    assert check_run(finished) == [
+        "a run of twta on digits, seed 0", "2 tasks, finished, in results.json",
+        f"a checkpoint of {len(CheckpointFolder(finished / 'checkpoint').load().state)} parts",
+        "2 tickets", "every ticket equals what is cut out of its network",
+    ]  # fmt: skip
+    assert tree(finished) == before
+    assert "1 tasks, not finished, in results.json" in check_run(stopped)
+
+
+def test_a_run_that_has_just_begun_or_has_no_checkpoint_is_whole(run: Path) -> None:
+    shutil.rmtree(run / "checkpoint")
+    assert "no checkpoint, so it cannot be resumed" in check_run(run)
+    (run / "results.json").unlink()
+    assert "no task is learned yet" in check_run(run)
+
+
+def forge_ticket(run: Path) -> None:
+    """Another ticket of the same shape, as whole as the first."""
+    tickets = [Ticket.load(run / "tickets" / name) for name in ("0-1-2-3-4", "5-6-7-8-9")]
+    tickets[0].network = tickets[1].network
+    tickets[0].save(run / "tickets" / "0-1-2-3-4")
+
+
+def swap_classes(run: Path) -> None:
+    results = read_results(run / "results.json")
+    results["tasks"][0]["classes"].reverse()
+    write_results(run / "results.json", results)
+
+
+HARM: dict[str, tuple[Callable[[Path], object], str]] = {
+    "link": (lambda run: (run / "tickets" / "more").symlink_to(run), "is a link"),
+    "pipe": (lambda run: os.mkfifo(run / "more"), "not a regular file"),
+    "no settings": (lambda run: (run / "config.yaml").unlink(), "config.yaml cannot be read"),
+    "other settings": (lambda run: configure(run, seed=7), "its seed is 7 in config.yaml and 0"),
+    "classes": (swap_classes, "hold different results"),
+    "ticket": (forge_ticket, "the ticket of '0-1-2-3-4' is not what is cut out"),
+    "no ticket": (lambda run: shutil.rmtree(run / "tickets" / "5-6-7-8-9"), "ticket"),
+    "measured": (lambda run: (run / "measured.json").write_text("{"), "not valid JSON"),
+    "network": (
+        lambda run: configure(run, network={"architecture": "mlp", "widths": [8192] * 8}),
+        "more than 67,108,864 pairs of units",
+    ),
+    "training": (lambda run: configure(run, training={"lr": "x"}), "lr must be a number"),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_damaged_run_is_not_whole(harm: str, run: Path) -> None:
+    act, sentence = HARM[harm]
+    act(run)
+    with pytest.raises(RivalsError, match=sentence):
+        check_run(run)

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from rivals.errors import RivalsError
+from rivals.io.reading import read_json
 from rivals.streams.data.archives import plain_files
 from rivals.streams.data.find import cache_folder
 
@@ -33,10 +34,9 @@ def _store() -> Path:
 
 def _read_store() -> dict[str, list[str]]:
     try:
-        held = json.loads(_store().read_text("utf-8"))
-    except (OSError, ValueError):
+        return read_json(_store(), "list of checksums")
+    except RivalsError:
         return {}
-    return held if isinstance(held, dict) else {}
 
 
 def _write_store(path: Path, state: str, md5: str) -> None:
