@@ -38,6 +38,11 @@ def resident_memory() -> int:
     return peak_memory() if present is None else present
 
 
+def memory_of(process: int) -> int | None:
+    """The present resident size of another process; None where only Linux would know."""
+    return _linux(Path(f"/proc/{process}/status"), "VmRSS")
+
+
 def available_memory() -> int:
     """What can be used without swapping; on macOS an estimate, half of what is built in."""
     if sys.platform == "win32":

@@ -100,7 +100,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; RivalsError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sends small answers at once (TCP_NODELAY).
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
