@@ -155,7 +155,7 @@ def test_without_a_published_md5_the_size_decides(root: Path, server: Plan) -> N
 def test_sha256_decides_where_it_is_known(root: Path, server: Plan) -> None:
     """Two files can be made with one MD5, so a right one is not enough."""
     source = replace(SOURCE, sha256=hashlib.sha256(CONTENT + b"x").hexdigest())
-    with pytest.raises(RivalsError, match="SHA-256 .* instead of .* so it was deleted"):
+    with pytest.raises(RivalsError, match=r"SHA-256 .* instead of .* so it was deleted"):
         fetch(source, root, server.url)
     assert left(root) == []
     assert fetch(replace(source, sha256=hashlib.sha256(CONTENT).hexdigest()), root, server.url)

@@ -56,7 +56,7 @@ def _idx(
             md5,
             size,
             sha256,
-        )  # fmt: skip
+        )
         for role, (file, md5, size, sha256) in zip(roles, facts, strict=True)
     )
 
