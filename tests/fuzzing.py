@@ -475,9 +475,8 @@ def use_collection(root: Path, plan: dict[str, Any], used: Used) -> None:
 
     def queued() -> Any:
         jobs = Jobs(root / "trainings", lambda job: [], lambda job: False)
-        for job in jobs.listing():
-            TrainingJob(jobs.events(job["id"]).parent).outcome()
-        return jobs.listing()
+        ends = [TrainingJob(jobs.events(j["id"]).parent).outcome() for j in jobs.listing()]
+        return jobs.listing(), ends
 
     used.call("collection", seen)
     used.call("trainings", queued)
@@ -544,7 +543,7 @@ def one(kind: str, number: int, plan: dict[str, Any], place: Path, usual: Used) 
         wrong.append(("memory", f"{taken / 2**30:.1f} GB"))
     if outside.exists() and tree_mark(outside) != before:
         wrong.append(("silent", "files outside of the folder were changed"))
-    if made.link and not used.refused and not used.wrong:
+    if made.link and not used.refused and used.answer == usual.answer:
         wrong.append(("silent", "a link was followed"))
     accepted = not (used.refused or used.wrong)
     if kind in CHECKED and not made.sealed and accepted and used.answer != usual.answer:
