@@ -48,12 +48,12 @@ def read_bytes(path: Path, what: str, limit: int, root: Path | None = None) -> b
                 raise _refused(path, what, SPECIAL)
             if found.st_size > limit:
                 raise _refused(path, what, f"it has {found.st_size:,} bytes, at most {limit:,}")
-            data = file.read(limit + 1)
+            data = file.read(found.st_size + 1)  # not the limit: Python takes what it is asked for
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise _refused(path, what, LINK if error.errno == errno.ELOOP else reason) from error
-    if len(data) > limit:  # it grew meanwhile
-        raise _refused(path, what, f"it has more than {limit:,} bytes")
+    if len(data) > found.st_size:
+        raise _refused(path, what, "it grew while it was read")
     return data
 
 
