@@ -217,6 +217,7 @@ def test_info(taught: Path, accepted: Accepted) -> None:
     assert [task["name"] for task in told["tasks"]] == ["low", "high"]
     assert told["overlap"][0][0] == 100
     assert len(told["winners"]["low"]) == len(told["units"]) == 2
-    files = [path for path in (taught / "model").rglob("*") if path.is_file()]
+    assert told["spare"] == (taught / "model" / ".spare").stat().st_size
+    files = [taught / "model" / "model.json", *(taught / "model" / "tasks").iterdir()]
     assert told["bytes"] == sum(path.stat().st_size for path in files)
     assert sum(task["bytes"] for task in told["tasks"]) < told["bytes"]

@@ -14,7 +14,10 @@ import rivals
 from test_docs import blocks, named
 
 HEAVY = ("torch", "pydantic", "yaml", "numpy")
-NOT_FOR_PREDICTION = ("rivals.baselines", "rivals.experiment", "rivals.deploy", "scipy", "sklearn")
+NOT_FOR_PREDICTION = (
+    "rivals.baselines", "rivals.experiment", "rivals.deploy", "rivals.streams.data",
+    "rivals.model.learning", "rivals.model.testing", "scipy", "sklearn", "jsonschema",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -6,16 +6,16 @@ from functools import cached_property
 from pathlib import Path
 
 from rivals.errors import RivalsError
+from rivals.experiment.checkpoint import DAMAGE
 from rivals.experiment.results import read_results
 from rivals.experiment.run_folder import RunFolder
+from rivals.io.reading import check_no_links
 from rivals.learn.method import Method, methods
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
 from rivals.streams.on_validation import measured_on
 from rivals.streams.stream import Stream, StreamItem, streams
 from rivals.tickets.ticket import Ticket
-
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
 
 
 class StoredRun:
@@ -38,7 +38,9 @@ class StoredRun:
                 f"The run {self.folder.path} has no task named '{task}'; "
                 f"it has {', '.join(self.tasks)}."
             )
-        return Ticket.load(self.folder.ticket(task))
+        folder = self.folder.ticket(task)
+        check_no_links(self.folder.path, folder, "ticket")
+        return Ticket.load(folder)
 
     @cached_property
     def stream(self) -> Stream:
@@ -72,7 +74,7 @@ class StoredRun:
             plan = NetworkPlan(network, self.stream.input_shape)
             settings = cls.settings_class(**config["training"])
             method = cls(plan, settings, Seed(config["seed"]).child("method"))
-            method.load(checkpoint.state)
+            checkpoint.into(method)
         except DAMAGE as error:
             raise self._foreign(error) from error
         return method

@@ -8,14 +8,16 @@ the memory of the text.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rivals.errors import RivalsError
 
@@ -23,9 +25,10 @@ TEXT = 16 * 2**20  # bytes of a JSON or YAML file, where nothing else is said
 VALUES = 2_000_000  # that a JSON file may hold; each takes about a hundred bytes of memory
 DEPTH = 64  # of nested lists and mappings
 YAML_NODES = 100_000
+CHUNK = 2**20  # bytes read at once
 LINK = "it is a link, and links are not followed"
 SPECIAL = "it is not a regular file"
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UnreadableError(RivalsError):
@@ -41,20 +44,36 @@ def read_bytes(path: Path, what: str, limit: int, root: Path | None = None) -> b
         limit: The largest number of bytes that is accepted.
         root: A folder above `path`, chosen by the user: no folder between the two may be a link.
     """
+    with _regular(path, what, root) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise _refused(path, what, f"it has {size:,} bytes, at most {limit:,}")
+        data = file.read(size + 1)  # not the limit: Python takes what it is asked for
+    if len(data) > size:
+        raise _refused(path, what, "it grew while it was read")
+    return data
+
+
+def file_digest(path: Path, what: str, root: Path | None = None) -> str:
+    """The SHA-256 of a regular file of any size; arguments as those of `read_bytes`."""
+    found = hashlib.sha256()
+    with _regular(path, what, root) as file:
+        while part := file.read(CHUNK):
+            found.update(part)
+    return found.hexdigest()
+
+
+@contextlib.contextmanager
+def _regular(path: Path, what: str, root: Path | None) -> Iterator[BinaryIO]:
+    """A regular file, opened; every problem, also in the block, is an UnreadableError."""
     try:
         with os.fdopen(_open(path, root), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise _refused(path, what, SPECIAL)
-            if found.st_size > limit:
-                raise _refused(path, what, f"it has {found.st_size:,} bytes, at most {limit:,}")
-            data = file.read(found.st_size + 1)  # not the limit: Python takes what it is asked for
+            yield file
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise _refused(path, what, LINK if error.errno == errno.ELOOP else reason) from error
-    if len(data) > found.st_size:
-        raise _refused(path, what, "it grew while it was read")
-    return data
 
 
 def read_json(path: Path, what: str, limit: int = TEXT, root: Path | None = None) -> dict[str, Any]:
@@ -94,7 +113,9 @@ def parse_yaml(data: bytes, name: str) -> Any:
                 raise UnreadableError(f"{name} uses YAML aliases (*name); write the values out.")
             if nodes > YAML_NODES or depth > DEPTH:
                 raise UnreadableError(f"{name} holds more than any file of settings.")
-        return yaml.safe_load(data.decode())
+        value = yaml.safe_load(data.decode())
+        _check_yaml(value, name)
+        return value
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         place = "" if line is None else f" (line {line + 1})"
@@ -106,8 +127,26 @@ def check_no_links(root: Path, path: Path, what: str) -> None:
     place = root
     for part in path.relative_to(root).parts:
         place = place / part
-        if place.is_symlink() or _is_junction(place):
+        if is_link(place):
             raise _refused(place, what, LINK)
+
+
+def check_plain(folder: Path, what: str) -> None:
+    """Refuse a folder that holds, at any depth, something else than regular files and folders."""
+    pending = [folder]
+    try:
+        while pending:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    path = Path(entry.path)
+                    if is_link(path):
+                        raise _refused(path, f"file of the {what}", LINK)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        raise _refused(path, f"file of the {what}", SPECIAL)
+    except OSError as error:
+        raise _refused(folder, what, error.strerror or type(error).__name__) from error
 
 
 def printable(text: str, most: int = 200) -> str:
@@ -144,7 +183,10 @@ def _open_below(name: str, flags: int, folder: int) -> int:
         raise
 
 
-def _is_junction(path: Path) -> bool:
+def is_link(path: Path) -> bool:
+    """Whether a path is a link; on Windows a junction is one, too."""
+    if path.is_symlink():
+        return True
     test: Callable[[Path], bool] | None = getattr(os.path, "isjunction", None)  # Python 3.12
     return bool(test and test(path))
 
@@ -161,6 +203,21 @@ def _check_depth(value: Any, name: str) -> None:
         if not level:
             return
     raise UnreadableError(f"{name} is damaged: its values are nested too deeply.")
+
+
+def _check_yaml(value: Any, name: str) -> None:
+    """YAML knows keys and numbers that nothing else can show, such as dates or a million digits."""
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, int) and each.bit_length() > 1024:
+            raise UnreadableError(f"{name} holds a number of more than 300 digits.")
+        if isinstance(each, dict):
+            if not all(key is None or isinstance(key, str | int | float) for key in each):
+                raise UnreadableError(f"{name} holds a key that is no word and no number.")
+            pending += [*each, *each.values()]
+        elif isinstance(each, list | tuple | set):
+            pending += each
 
 
 def _refuse_constant(word: str) -> None:

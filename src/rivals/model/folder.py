@@ -2,18 +2,22 @@
 
     model/model.json                     written last: it decides what is there
     model/tasks/<checksum>.safetensors   winners, claimed edges, norms, head, statistics of a task
+    model/signature.json                 a signature, where somebody signed it (`rivals sign`)
+    model/.spare                         space for `rivals drop` on a full disk
 
 An edge that no task claimed is a function of the seed and stored nowhere. Tickets are not stored:
 they are cut from the claims when they are asked for, so that nothing is there twice. Readers need
-no lock; one process at a time may write.
+no lock; one process at a time may write. Links in the folder are not followed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,36 +28,52 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError, unknown
-from rivals.io.files import make_folder, make_folders, write_bytes
+from rivals.io import signatures
+from rivals.io.files import make_folders, remove_files, write_bytes
 from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
+from rivals.io.process_memory import available_memory
+from rivals.io.reading import check_no_links
 from rivals.learn.twta import TWTA, TWTASettings
-from rivals.model import defaults, manifest, task_file
-from rivals.model.manifest import NAME, Description, TaskFacts, damaged
+from rivals.model import defaults, limits, manifest, moved_edges, spare_space, task_file
+from rivals.model.history import ModelHistory
+from rivals.model.manifest import NAME, Description, MovedEdges, TaskFacts, damaged
+from rivals.model.moved_edges import Cells, StoredEdges
+from rivals.model.network_size import check_network_size
 from rivals.naming import familiarity
 from rivals.naming.familiarity import FeatureStatistics
 from rivals.naming.task_record import TaskRecord
 from rivals.nn import task_tensors
 from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+from rivals.nn.rival_network import RivalNetwork
 from rivals.seeds import Seed
 from rivals.tickets.overlap import overlap
 from rivals.tickets.ticket import Ticket
 
 HALF = re.compile(r"\.model\.json\.\d+\.part")  # what a killed process may leave in the folder
 OURS = re.compile(r"[0-9a-f]{16}\.safetensors|\.[0-9a-f]{16}\.safetensors\.\d+\.part")  # in tasks
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, zlib.error)
 
 
 class ModelFolder:
     """What lies in a model's folder. Its network is built when it is first needed."""
 
-    def __init__(self, path: Path, content: Description, device: str = "cpu") -> None:
+    def __init__(
+        self, path: Path, content: Description, device: str = "cpu",
+        lock: FolderLock | None = None, key: Path | None = None,
+    ) -> None:  # fmt: skip
         self.path, self.description, self.device = path, content, device
+        self.lock = lock  # of who writes
+        self.key = key  # public; then only a signed model is read
+        self.moved: Cells = {}  # edges that are not in the files of their owners
+        self.unsigned = False  # whether this change took a signature away
 
     @classmethod
-    def open(cls, path: str | Path, device: str = "cpu") -> ModelFolder:
+    def open(
+        cls, path: str | Path, device: str = "cpu", lock: FolderLock | None = None
+    ) -> ModelFolder:
         """The model at `path`, as it was when its last writer was done."""
-        return cls(Path(path), manifest.read(Path(path)), device)
+        return cls(Path(path), manifest.read(Path(path)), device, lock)
 
     @property
     def familiarity(self) -> MutableMapping[str, FeatureStatistics]:
@@ -87,7 +107,7 @@ class ModelFolder:
                 self._load(method)
                 return method
             except (RivalsError, *DAMAGE) as error:
-                now = manifest.read(self.path)
+                now = manifest.read(self.path, self.key)
                 if now != self.description:
                     self.description = now
                     continue
@@ -105,20 +125,39 @@ class ModelFolder:
         for rivals, units in zip(network.rivals(), content.units, strict=True):
             if units < rivals.units:
                 raise damaged(self.path, "its layers are narrower than its network's")
+            if units * rivals.blocks > limits.ALL_UNITS:
+                raise damaged(self.path, "its layers have more units than any model's")
             rivals.units = units
         for layer in network.layers():
             layer.fit()
+        size, free = content.total_bytes(), available_memory()
+        if size > free:
+            raise RivalsError(
+                f"The model {self.path} has {size:,} bytes, but only {free:,} bytes of memory are "
+                "free; close other programs, or use a machine with more."
+            )
+        edges = self._moved_edges(network)
         for facts in content.tasks:
             tensors = task_file.read(self.path, facts, network)
             tensors = {name: tensor.to(method.device) for name, tensor in tensors.items()}
             task_tensors.load_task(network, facts.name, tensors)
             network.freeze(facts.name)
+            tensors = edges.merge(network, facts.name, tensors)
             task_tensors.load_claims(network, facts.name, tensors)
             kept = {k.removeprefix("kept."): t for k, t in tensors.items() if k.startswith("kept.")}
             prepare = defaults.preparation(content.input_shape[0])
             method.known[facts.name] = TaskRecord(facts.classes, prepare, kept)
             method.facts[facts.name] = {}
             method.tasks.column("familiarity")[facts.name] = familiarity.load(tensors)
+
+    def _moved_edges(self, network: RivalNetwork) -> StoredEdges:
+        """The edges that a drop took from a task and gave to others."""
+        content, tensors = self.description, dict[str, Tensor]()
+        if content.moved:
+            tensors = task_file.read_moved(self.path, content.moved, network, len(content.tasks))
+        edges = StoredEdges(network, tensors, [task.name for task in content.tasks])
+        self.moved = edges.cells
+        return edges
 
     def room(self) -> dict[str, float]:
         """The share of edges that no task uses, layer by layer."""
@@ -143,45 +182,131 @@ class ModelFolder:
             self.description.input_shape, self.winners(task), facts.accuracy,
         ).cpu()  # fmt: skip
 
+    def mark(self, task: str) -> str:
+        """A checksum of all that makes up the ticket of a task and decides about its answers."""
+        network, content = self.method.network, self.description
+        parts = task_tensors.task_tensors(network, task)
+        parts |= {f"kept.{name}": t for name, t in (self.method.known[task].kept or {}).items()}
+        parts |= self.familiarity[task].tensors()
+        for number, layer in enumerate(network.layers()):
+            parts[f"layer{number}.weight"] = network.ticket_slice(layer, task)
+        named = (content.network, content.input_shape, task, self.method.known[task].classes)
+        found = hashlib.sha256(repr(named).encode())
+        for name, tensor in sorted(parts.items()):
+            values = tensor.detach().cpu().contiguous()
+            found.update(f"\n{name} {values.dtype} {tuple(values.shape)}\n".encode())
+            found.update(values.numpy().tobytes())
+        return found.hexdigest()
+
     # Writing -----------------------------------------------------------------------------------
 
-    def commit(self, facts: list[TaskFacts]) -> ModelFolder:
-        """Write the tasks of the network, described by `facts` in their order.
+    def commit(self, facts: list[TaskFacts], event: str, task: str) -> ModelFolder:
+        """Write the tasks of the network, described by `facts` in their order, after an event.
 
         A kill at any moment leaves the old model or the new one; an error leaves the old one.
+
+        Args:
+            facts: All tasks. Those without a file are written, and those that edges moved to.
+            event: learn, refine or drop. Dropping changes no file of another task: edges that move
+                are written to a file of their own.
+            task: The task that it happened to.
         """
-        network, written = self.method.network, []
-        make_folder(self.path / task_file.FOLDER)
+        assert self.lock is not None
+        moved = self.moved if event == "drop" else {}
+        files = {} if moved else {each.name: each for each in facts if each.name in self.moved}
+        files |= {each.name: each for each in facts if not each.file}
+        content = replace(self.description, history=self._history(facts, event, task))
+        self.lock.check_place()
+        check_no_links(self.path, self.path / task_file.FOLDER, "folder")
         try:
-            for each in facts:
+            content = self._attempt(content, facts, files, moved)
+        except RivalsError as error:
+            full = event == "drop" and spare_space.is_full(error)
+            if not full or not spare_space.give_back(self.path):
+                raise
+            content = self._attempt(content, facts, files, moved)
+        made = ModelFolder(self.path, content, self.device, self.lock)
+        made.unsigned = signatures.remove(self.path)
+        sweep(self.path)
+        made.__dict__["method"], made.moved = self.method, moved
+        most, old = moved_edges.largest(self.method.network, moved), content.moved
+        spare_space.keep(self.path, most + (old.bytes if old else 0), len(content.to_bytes()))
+        return made
+
+    def _attempt(
+        self, content: Description, facts: list[TaskFacts], files: dict[str, TaskFacts],
+        moved: Cells,
+    ) -> Description:  # fmt: skip
+        """Write it all, or leave nothing of it behind."""
+        assert self.lock is not None
+        try:
+            return self._write(content, facts, files, moved)
+        except BaseException:
+            with contextlib.suppress(RivalsError):
+                self.lock.check_place()
+                sweep(self.path)
+            raise
+
+    def _write(
+        self, content: Description, facts: list[TaskFacts], files: dict[str, TaskFacts],
+        moved: Cells,
+    ) -> Description:  # fmt: skip
+        """Write `files` and the edges that moved, and model.json last."""
+        assert self.lock is not None
+        network, place = self.method.network, self.path / task_file.FOLDER
+        with _in_words(place):
+            place.mkdir(exist_ok=True)  # not its parents: who moved the folder keeps it so
+        written = []
+        for each in facts:
+            if each.name in files:
                 kept = self.method.known[each.name].kept or {}
                 tensors = task_tensors.tensors(network, each.name, protected=True)
                 tensors |= {f"kept.{name}": tensor for name, tensor in kept.items()}
                 tensors |= self.familiarity[each.name].tensors()
                 check_finite(each.name, tensors)
                 file, checksum, data = task_file.encode(tensors)
-                if (file, checksum) != (each.file, each.sha256):
-                    write_bytes(self.path / task_file.FOLDER / file, data)
-                written.append(replace(each, file=file, sha256=checksum, bytes=len(data)))
-            units = tuple(rivals.units for rivals in network.rivals())
-            content = replace(self.description, units=units, tasks=tuple(written))
-            write_bytes(self.path / NAME, content.to_bytes())
-        except BaseException:
-            with contextlib.suppress(RivalsError):
-                sweep(self.path)
-            raise
-        sweep(self.path)
-        made = ModelFolder(self.path, content, self.device)
-        made.__dict__["method"] = self.method
-        return made
+                write_bytes(place / file, data)
+                each = replace(each, file=file, sha256=checksum, bytes=len(data))
+            written.append(each)
+        others = None
+        if moved:
+            tensors = moved_edges.encode(network, [each.name for each in facts], moved)
+            file, checksum, data = task_file.encode(tensors)
+            write_bytes(place / file, data)
+            others = MovedEdges(file, checksum, len(data))
+        units = tuple(rivals.units for rivals in network.rivals())
+        content = replace(content, units=units, tasks=tuple(written), moved=others)
+        self.lock.check_place()
+        write_bytes(self.path / NAME, content.to_bytes())
+        return content
+
+    def _history(self, facts: list[TaskFacts], event: str, task: str) -> ModelHistory:
+        """The history with one event more; a model of rivals 0.1 begins its history now."""
+        old = self.description.history
+        if old is None:
+            return ModelHistory.begin([self.mark(each.name) for each in facts])
+        names = [each.name for each in self.description.tasks]
+        place = names.index(task) if task in names else None
+        return old.add(event, "" if event == "drop" else self.mark(task), place)
+
+
+@contextlib.contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RivalsError(
+            f"Could not write to {path} ({error.strerror}); make room there, or choose another "
+            "place."
+        ) from error
 
 
 def empty(content: Description, device: str = "cpu") -> TWTA:
     """A network that knows nothing yet."""
-    check_size(content)
     settings = NetworkSettings(
         architecture=content.network, widths=content.widths, units=content.rivals
     )
+    check_network_size(settings, content.input_shape)
     plan = NetworkPlan(settings, content.input_shape, find_device(device))
     method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
     method.statistics_images = familiarity.STATISTICS  # so that memory stays bounded
@@ -197,26 +322,18 @@ def check_finite(task: str, tensors: dict[str, Tensor]) -> None:
             )
 
 
-def check_size(content: Description) -> None:
-    """Refuse a network whose tickets would be larger than any device's."""
-    if content.widths and max(content.widths) // content.rivals > 2048:
-        raise RivalsError("The model's layers are too wide for this version.")
-
-
 def sweep(folder: Path) -> None:
     """Remove what no description names: dropped tasks, and what a killed process left."""
-    used: set[str] = set()
-    if (folder / NAME).exists():
-        used = {task.file for task in manifest.read(folder).tasks}
-    for place, ours in ((folder, HALF), (folder / task_file.FOLDER, OURS)):
-        for path in place.iterdir() if place.is_dir() else ():
-            if ours.fullmatch(path.name) and path.name not in used and not path.is_dir():
-                with contextlib.suppress(OSError):
-                    path.unlink()
+    used: set[str] = manifest.read(folder).files() if manifest.exists(folder) else set()
+    real = Path(os.path.realpath(folder))  # the folder itself may be a link, for the user named it
+    remove_files(real, lambda name: HALF.fullmatch(name) is not None)
+    remove_files(
+        real / task_file.FOLDER, lambda name: OURS.fullmatch(name) is not None and name not in used
+    )
 
 
 @contextlib.contextmanager
-def write_lock(folder: Path) -> Iterator[None]:
+def write_lock(folder: Path) -> Iterator[FolderLock]:
     """Be the only one who writes to a model, which may be a new one."""
     new, lock = not folder.exists(), None
     try:
@@ -233,21 +350,27 @@ def write_lock(folder: Path) -> Iterator[None]:
             raise RivalsError(f"{folder} is a file; --model needs a folder.") from error
         except OSError as error:
             raise RivalsError(f"The model {folder} cannot be used ({error.strerror}).") from error
-        if not (folder / NAME).exists():
+        check_no_links(folder, folder / task_file.FOLDER, "folder")
+        if not manifest.exists(folder):
             _check_empty(folder)
         sweep(folder)
-        yield
+        yield lock
     finally:
         if lock:
+            with contextlib.suppress(RivalsError):  # another folder in its place is not ours
+                lock.check_place()
+                if not manifest.exists(folder):
+                    _tidy(folder)
             lock.release()
-            if not (folder / NAME).exists():
-                _tidy(folder, new)
+            if new and not manifest.exists(folder):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
 
 
 def _check_empty(folder: Path) -> None:
     """Where there is no model yet, there may be what killed lessons left, and nothing else."""
     inside = folder / task_file.FOLDER
-    known = (inside, folder / LOCK_NAME)
+    known = (inside, folder / LOCK_NAME, folder / spare_space.NAME)
     others = [path for path in folder.iterdir() if path not in known and not HALF.match(path.name)]
     if inside.is_dir():
         others += [path for path in inside.iterdir() if not OURS.match(path.name)]
@@ -255,13 +378,11 @@ def _check_empty(folder: Path) -> None:
         raise RivalsError(f"{folder} is not empty and holds no model; choose another --model.")
 
 
-def _tidy(folder: Path, new: bool) -> None:
-    """A model that did not come to be leaves no folder behind."""
+def _tidy(folder: Path) -> None:
+    """A model that did not come to be leaves nothing behind."""
+    spare_space.give_back(folder)
     with contextlib.suppress(OSError):
         (folder / task_file.FOLDER).rmdir()
-    if new:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
 
 
 def drop(path: str | Path, task: str) -> Dropped:
@@ -273,20 +394,22 @@ def drop(path: str | Path, task: str) -> Dropped:
     """
     folder = Path(path)
     manifest.read(folder)  # before a folder is made for a model that is not there
-    with write_lock(folder):
-        model = ModelFolder.open(folder)
+    with write_lock(folder) as lock:
+        model = ModelFolder.open(folder, lock=lock)
         gone = model.task(task)
         heirs = [each.name for each in model.tasks if gone.name in each.inherited_from]
-        before = sum(each.bytes for each in model.tasks)
+        network = model.method.network
+        owned = moved_edges.owned(network, [each.name for each in model.tasks if each != gone])
         model.method.drop(gone.name)
+        model.moved = moved_edges.gained(network, owned, model.moved)
         left = [
             replace(each, inherited_from=tuple(n for n in each.inherited_from if n != gone.name))
             for each in model.tasks
             if each != gone
         ]
-        made = model.commit(left)
-        freed = before - sum(each.bytes for each in made.tasks)
-        return Dropped(gone.name, heirs, freed, made.room())
+        made = model.commit(left, "drop", gone.name)
+        freed = model.description.total_bytes() - made.description.total_bytes()
+        return Dropped(gone.name, heirs, freed, made.room(), made.unsigned)
 
 
 @dataclass(frozen=True)
@@ -297,6 +420,7 @@ class Dropped:
     heirs: list[str]
     freed: int  # bytes on disk
     room: dict[str, float]  # share of edges that are free, by layer
+    unsigned: bool = False  # whether the model was signed, which it is no longer
 
     def to_dict(self) -> dict[str, Any]:
         return {"event": "dropped", **vars(self)}

@@ -7,7 +7,7 @@ from pathlib import Path
 from rivals.errors import RivalsError
 from rivals.model.manifest import NAME
 
-FILES = {"ticket.json": "ticket", "config.yaml": "run", NAME: "model"}  # that every such folder has
+FILES = {NAME: "model", "config.yaml": "run", "ticket.json": "ticket"}  # the first one decides
 
 
 def folder_kind(folder: Path) -> str:

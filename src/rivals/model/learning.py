@@ -8,6 +8,7 @@ after leaves the new one.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from rivals.learn.callbacks import (
 )
 from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTA
-from rivals.model import budgets, defaults
+from rivals.model import budgets, defaults, limits
 from rivals.model.data_source import PictureData, default_name, open_source
 from rivals.model.events import EventCallback, Listener
 from rivals.model.folder import ModelFolder, write_lock
@@ -106,6 +107,7 @@ class Learned:
     peak_memory: int  # bytes of this process
     before: float | None = None  # accuracy before refining, on the same held-out pictures
     kept: bool = True  # False: refining made it worse, so the model was left as it was
+    unsigned: bool = False  # whether the model was signed, which it is no longer
 
     @property
     def task(self) -> str:
@@ -126,6 +128,7 @@ class Learned:
             "peak_memory": self.peak_memory,
             "before": self.before,
             "kept": self.kept,
+            "unsigned": self.unsigned,
         }
 
 
@@ -153,26 +156,26 @@ def learn(
     task = picture_source.named(name or default_name(data), "task")
     if isinstance(data, str | Path):
         check_apart(Path(data), where)
-    with write_lock(where):
-        opened = ModelFolder.open(where, device) if exists(where) else None
+    with write_lock(where) as lock:
+        opened = ModelFolder.open(where, device, lock) if exists(where) else None
         check_known(opened, task, wanted.again)
         if opened is not None:
             wanted.check_existing(opened)
         source = open_source(data, task, classes)
         if opened is None:
-            opened = new_model(where, source, wanted, device)
+            opened = ModelFolder(where, new_model(source, wanted), device, lock)
         session = LearningSession(opened, task, wanted, budget, callbacks, listener, asked_to_stop)
         with limits_in_words():
             return session.run(source)
 
 
-def new_model(path: Path, source: PictureSource, wanted: LearnOptions, device: str) -> ModelFolder:
+def new_model(source: PictureSource, wanted: LearnOptions) -> Description:
+    """The model that suits the pictures of its first task."""
     side = picture_source.survey(source)
     network, shape = defaults.plan(side, bool(wanted.grey), wanted.network, wanted.size)
-    content = Description(
+    return Description(
         wanted.seed or 0, network.architecture, network.widths, network.units, shape, ()
     )
-    return ModelFolder(path, content, device)
 
 
 class LearningSession:
@@ -211,7 +214,7 @@ class LearningSession:
         stopped = trainer.fit(task)
         facts = self.facts(task, stopped, None)
         model.familiarity[task.name] = self.statistics(task)
-        made = model.commit([*model.tasks, facts])
+        made = model.commit([*model.tasks, facts], "learn", task.name)
         grown = [r.units - was for r, was in zip(method.network.rivals(), before, strict=True)]
         return self.done(made, pictures, grown)
 
@@ -230,7 +233,8 @@ class LearningSession:
         remember(method, task, old, share)
         model.familiarity[task.name] = self.statistics(task)
         facts = self.facts(task, stopped, known)
-        made = model.commit([facts if each == known else each for each in model.tasks])
+        tasks = [facts if each == known else each for each in model.tasks]
+        made = model.commit(tasks, "refine", task.name)
         return self.done(made, pictures, none, accuracy.before)
 
     def done(
@@ -239,7 +243,7 @@ class LearningSession:
     ) -> Learned:  # fmt: skip
         learned = Learned(
             made.task(self.task), pictures.left_out, pictures.repeated, grown, made.room(),
-            peak_memory(), before, kept,
+            peak_memory(), before, kept, made.unsigned,
         )  # fmt: skip
         self.listener({"event": "done", **learned.to_dict()})
         return learned
@@ -261,7 +265,7 @@ class LearningSession:
             if done % 50 == 0 or done == count:
                 self.listener({"event": "reading", "done": done, "of": count})
 
-        pictures = picture_source.read(chosen, shape, progress)
+        pictures = picture_source.read(chosen, shape, progress, memory=self.memory.decoding)
         if pictures.left_out and self.options.strict:
             names = tuple(Path(each.path).name for each in pictures.left_out)
             raise RivalsError(
@@ -379,7 +383,7 @@ def limits_in_words() -> Iterator[None]:
 
 def check_apart(folder: Path, model: Path) -> None:
     """A model among the pictures would be taken for a class."""
-    inner, outer = model.resolve(), folder.resolve()
+    inner, outer = (Path(os.path.realpath(each)) for each in (model, folder))  # loops, too
     if inner == outer or outer in inner.parents:
         raise RivalsError(
             f"The model {model} would lie inside the folder of pictures {folder}; choose another "
@@ -389,6 +393,10 @@ def check_apart(folder: Path, model: Path) -> None:
 
 def check_known(model: ModelFolder | None, task: str, again: bool) -> None:
     known = [] if model is None else [each.name for each in model.tasks]
+    if len(known) >= limits.TASKS and not again:
+        raise RivalsError(
+            f"The model knows {len(known):,} tasks, which is the limit; drop one first."
+        )
     if task in known and not again:
         raise RivalsError(
             f"The model knows a task '{task}'; choose another name with --name, or refine it with "

@@ -10,9 +10,14 @@ NETWORKS: dict[str, tuple[int, ...]] = {
     "mlp": (),
     "resnet-small": (),
 }
-TASKS = 10_000
-CLASSES = 1000
+TASKS = 4096
+CLASSES = 1000  # of a task
 SIDE = 256  # pixels
-UNITS = 100_000  # rivals in a block
-DESCRIPTION = 256 * 2**20  # bytes of model.json
-TASK_FILE = 2**30  # bytes
+LAYERS = 100
+UNITS = 40_000  # rivals in a block: a task may add eight
+ALL_UNITS = 2**22  # of a layer, in all its blocks
+TICKET_WEIGHTS = 2**25  # of one task, its head aside
+ACTIVATIONS = 2**24  # numbers that the widest layer gives for one picture
+DESCRIPTION = 32 * 2**20  # bytes of model.json
+HEADER = 2**18  # bytes of the header of a task's file
+HISTORY = 50_000  # events

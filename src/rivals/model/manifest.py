@@ -1,50 +1,123 @@
 """model.json: what a model folder holds. It is written last, so it decides what is there.
 
-    {"format", "seed", "network", "input_shape", "units", "tasks": […], "sha256"}
+    {"format", "seed", "network", "input_shape", "units", "tasks", "moved", "history", "sha256"}
 
-A folder may come from elsewhere: all of it is checked before anything is built from it.
+A folder may come from elsewhere: all of it is checked before anything is built from it. Types and
+ranges stand in the fields of the classes here, where pydantic reads them.
+
+Format 1 is that of rivals 0.1: it has no history, and every task lists all of its ancestors.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cache
+from os.path import lexists
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from rivals.errors import RivalsError
+from rivals.io import signatures
 from rivals.io.files import digest
+from rivals.io.reading import UnreadableError, parse_json, printable, read_bytes
 from rivals.model import limits
+from rivals.model.history import PATTERN, BrokenHistoryError, ModelHistory
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, FORMAT)  # that are read
 NAME = "model.json"
+HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # hidden or turning signs
+NEW = ModelHistory()
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def _shown(name: str) -> str:
+    if not name.strip() or HIDDEN.search(name):
+        raise ValueError("it cannot be shown")
+    return name
+
+
+def _known(network: str) -> str:
+    if network not in limits.NETWORKS:
+        raise ValueError("there is no such network")
+    return network
+
+
+Name = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_shown)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Side = Annotated[int, Field(ge=8, le=limits.SIDE)]
+Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
+TaskFileName = Annotated[str, Field(pattern=r"^[0-9a-f]{16}\.safetensors\z")]
+Bytes = Annotated[int, Field(ge=1, le=2**32)]
 
 
 @dataclass(frozen=True)
 class TaskFacts:
     """What a model knows of one of its tasks, but for its tensors."""
 
-    name: str
-    classes: tuple[str, ...]
-    images: int  # learned from
-    held: int  # held out
-    accuracy: float  # percent of those held out
-    weights: int  # of its ticket
-    bytes: int  # that it adds to the model's folder
-    macs: int  # multiplications of its ticket for one picture
-    seconds: float  # that learning took
-    steps: int
-    stopped: str  # why learning ended: planned, no-longer-better or minutes
-    refined: int  # how often it was learned again
-    inherited_from: tuple[str, ...]  # tasks whose weights it began with, the nearest first
-    file: str = ""
-    sha256: str = ""
+    name: Name
+    classes: Annotated[tuple[Name, ...], Field(min_length=2, max_length=limits.CLASSES)]
+    images: Count  # learned from
+    held: Count  # held out
+    accuracy: Annotated[float, Field(ge=0, le=100)]  # percent of those held out
+    weights: Count  # of its ticket
+    bytes: Bytes  # that it adds to the model's folder
+    macs: Count  # multiplications of its ticket for one picture
+    seconds: Annotated[float, Field(ge=0)]  # that learning took
+    steps: Count
+    stopped: Annotated[str, Field(pattern=r"^(planned|no-longer-better|minutes)\z")]  # why it ended
+    refined: Count  # how often it was learned again
+    inherited_from: tuple[Name, ...]  # tasks whose weights it began with, the nearest first
+    file: TaskFileName = ""
+    sha256: Checksum = ""
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     def to_dict(self) -> dict[str, Any]:
         facts = dataclasses.asdict(self)
         return {**facts, "classes": list(self.classes), "inherited_from": list(self.inherited_from)}
+
+
+@dataclass(frozen=True)
+class MovedEdges:
+    """The file with edges that a dropped task had owned and others use."""
+
+    file: TaskFileName
+    sha256: Checksum
+    bytes: Bytes
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+
+@dataclass(frozen=True)
+class _Network:
+    name: Annotated[str, AfterValidator(_known)]
+    widths: Annotated[tuple[Annotated[int, Field(ge=1, le=8192)], ...], Field(max_length=8)]
+    units: Annotated[int, Field(ge=1, le=64)]
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The keys of model.json, its checksum aside."""
+
+    format: Annotated[int, Field(ge=min(FORMATS), le=max(FORMATS))]
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    network: _Network
+    input_shape: tuple[Literal[1, 3], Side, Side]
+    units: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=limits.UNITS)], ...], Field(max_length=limits.LAYERS)
+    ]
+    tasks: Annotated[tuple[TaskFacts, ...], Field(max_length=limits.TASKS)]
+    moved: MovedEdges | None = None
+    history: Annotated[
+        tuple[Annotated[str, Field(pattern=f"^({PATTERN.pattern})\\z")], ...],
+        Field(max_length=limits.HISTORY),
+    ] = ()
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
 
 @dataclass(frozen=True)
@@ -58,11 +131,24 @@ class Description:
     input_shape: tuple[int, int, int]
     units: tuple[int, ...]  # rivals in a block of each layer, now
     tasks: tuple[TaskFacts, ...] = ()
+    moved: MovedEdges | None = None
+    history: ModelHistory | None = NEW  # None: rivals 0.1 kept none
 
     def task(self, name: str) -> TaskFacts | None:
         return next((task for task in self.tasks if task.name == name), None)
 
+    def files(self) -> set[str]:
+        """The names of all files in the folder of tasks."""
+        return {task.file for task in self.tasks} | ({self.moved.file} if self.moved else set())
+
+    def total_bytes(self) -> int:
+        """Of all these files."""
+        return sum(task.bytes for task in self.tasks) + (self.moved.bytes if self.moved else 0)
+
     def to_bytes(self) -> bytes:
+        assert self.history is not None
+        # Of its ancestors a task names the nearest, which names the next one.
+        tasks = [{**t.to_dict(), "inherited_from": list(t.inherited_from[:1])} for t in self.tasks]
         content = {
             "format": FORMAT,
             "seed": self.seed,
@@ -71,97 +157,129 @@ class Description:
             },
             "input_shape": list(self.input_shape),
             "units": list(self.units),
-            "tasks": [task.to_dict() for task in self.tasks],
+            "tasks": tasks,
+            "moved": vars(self.moved) if self.moved else None,
+            "history": list(self.history.lines),
         }  # fmt: skip
         content["sha256"] = checksum(content)
-        return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+        data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+        if len(data) > limits.DESCRIPTION or len(tasks) > limits.TASKS:
+            raise RivalsError(
+                f"The model would have {len(tasks):,} tasks and a {NAME} of {len(data):,} bytes, "
+                f"but at most {limits.TASKS:,} and {limits.DESCRIPTION:,} are read again; drop "
+                "tasks, or begin another model."
+            )
+        return data
 
 
 def checksum(content: dict[str, Any]) -> str:
     """Of everything but itself; the same before writing and after reading."""
+    return digest(_text(content))
+
+
+def _text(content: dict[str, Any]) -> bytes:
     rest = {key: value for key, value in content.items() if key != "sha256"}
-    return digest(json.dumps(rest).encode())
+    return json.dumps(rest).encode()
 
 
 def exists(folder: Path) -> bool:
-    return (folder / NAME).exists()
+    """Whether there is a model.json, which may be a link or anything else; reading it tells."""
+    return lexists(folder / NAME)
 
 
-def read(folder: Path) -> Description:
-    """The checked description of the model in `folder`."""
-    path = folder / NAME
+def read(folder: Path, key: Path | None = None) -> Description:
+    """The checked description of the model in `folder`, signed if a public `key` is given."""
+    return parse(folder, read_raw(folder, key))
+
+
+def read_raw(folder: Path, key: Path | None = None) -> bytes:
+    """The bytes of model.json, signed if a public `key` is given."""
     try:
-        with path.open("rb") as file:
-            data = file.read(limits.DESCRIPTION + 1)
-    except FileNotFoundError as error:
+        data = read_bytes(folder / NAME, "model", limits.DESCRIPTION, folder)
+    except UnreadableError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
         found = f"{folder} holds no model" if folder.exists() else f"There is no model {folder}"
         raise RivalsError(
             f"{found}; make one with `rivals learn FOLDER --model {folder}`."
         ) from error
-    except OSError as error:
-        raise RivalsError(f"The model {path} cannot be read ({error.strerror}).") from error
-    if len(data) > limits.DESCRIPTION:
-        raise damaged(folder, f"{NAME} is larger than any model's")
+    if key is not None:
+        signatures.check(folder, key, {NAME: digest(data)})
+    return data
+
+
+def parse(folder: Path, data: bytes) -> Description:
+    """Check the bytes of model.json: their checksum, all types and ranges, and what names what."""
     try:
-        content = json.loads(data, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise damaged(folder, f"{NAME} is not valid JSON") from error
-    if not isinstance(content, dict):
-        raise damaged(folder, f"{NAME} holds no JSON object")
-    if content.get("format") != FORMAT:
+        content = parse_json(data, NAME)
+    except UnreadableError as error:
+        raise damaged(
+            folder, str(error).removesuffix(".").replace(" is damaged: it", "")
+        ) from error
+    if content.get("format") not in FORMATS:
         raise RivalsError(
-            f"The model {folder} has format {str(content.get('format'))[:20]}, and this version "
-            f"reads {FORMAT}; use the version of rivals that wrote it."
+            f"The model {folder} has format {printable(str(content.get('format')), 20)}, and this "
+            f"version reads {' and '.join(map(str, FORMATS))}; use the version of rivals that "
+            "wrote it."
         )
-    return parse(folder, content)
-
-
-def parse(folder: Path, content: dict[str, Any]) -> Description:
-    """Check the content of model.json against its schema and its checksum."""
-    stated = content.pop("sha256", None)
-    problem = next(_schema().iter_errors(content), None)
-    if problem is not None:
-        where = "/".join(str(part) for part in problem.absolute_path) or "the whole"
-        raise damaged(folder, f"{NAME} is not as it should be at {where[:80]}")
-    if stated != checksum(content):
+    if content.get("sha256") != checksum(content):
         raise damaged(folder, f"{NAME} has another checksum than it says")
     try:
-        tasks = tuple(_facts(entry) for entry in content["tasks"])
-    except (OverflowError, ValueError) as error:
-        raise damaged(folder, f"{NAME} has numbers out of range") from error
-    if len({task.name for task in tasks}) < len(tasks):
-        raise damaged(folder, f"{NAME} names a task twice")
-    network = content["network"]
-    channels, height, width = (int(side) for side in content["input_shape"])
+        found = _content().validate_json(_text(content))
+        _check_names(found)
+        tasks = _with_ancestors(found.tasks)
+        history = ModelHistory(found.history)
+        if found.format > 1 and len(history.now().marks) != len(tasks):
+            raise BrokenHistoryError("its end")
+    except ValidationError as error:
+        place = "/".join(map(str, error.errors(include_url=False)[0]["loc"])) or "the whole"
+        what = f"{NAME} is not as it should be at {printable(place, 80)}"
+        raise damaged(folder, what) from error
+    except BrokenHistoryError as error:
+        raise damaged(folder, f"the history in {NAME} breaks off at {error}") from error
+    except ValueError as error:
+        raise damaged(folder, f"{NAME} {error}") from error
+    network = found.network
     return Description(
-        int(content["seed"]),
-        network["name"],
-        tuple(int(width) for width in network["widths"]),
-        int(network["units"]),
-        (channels, height, width),
-        tuple(int(units) for units in content["units"]),
-        tasks,
-    )
-
-
-def _facts(entry: dict[str, Any]) -> TaskFacts:
-    counts = ("images", "held", "weights", "bytes", "macs", "steps", "refined")
-    texts = {**entry, **{name: int(entry[name]) for name in counts}}
-    texts["classes"] = tuple(entry["classes"])
-    texts["inherited_from"] = tuple(entry["inherited_from"])
-    return TaskFacts(**texts)
+        found.seed, network.name, network.widths, network.units, found.input_shape, found.units,
+        tasks, found.moved, history if found.format > 1 else None,
+    )  # fmt: skip
 
 
 @cache
-def _schema() -> Any:
-    import jsonschema
-
-    text = (Path(__file__).parent / "model.schema.json").read_text()
-    return jsonschema.Draft202012Validator(json.loads(text))
+def _content() -> TypeAdapter[_Content]:
+    return TypeAdapter(_Content)
 
 
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")
+def _check_names(found: _Content) -> None:
+    """Nothing is there twice, and a file is named by its checksum."""
+    files: list[TaskFacts | MovedEdges] = [*found.tasks]
+    files += [found.moved] if found.moved else []
+    if len({task.name for task in found.tasks}) < len(found.tasks):
+        raise ValueError("names a task twice")
+    if len({each.sha256 for each in files}) < len(files):
+        raise ValueError("names a file twice")  # memory would be taken for it many times
+    if any(each.file != file_name(each.sha256) for each in files):
+        raise ValueError("names a file by another checksum than its own")
+    if any(len(set(task.classes)) < len(task.classes) for task in found.tasks):
+        raise ValueError("names a class of a task twice")
+
+
+def file_name(checksum: str) -> str:
+    """The name of the file with this checksum."""
+    return f"{checksum[:16]}.safetensors"
+
+
+def _with_ancestors(tasks: tuple[TaskFacts, ...]) -> tuple[TaskFacts, ...]:
+    """Every task with all its ancestors: the nearest, a task before it, and those of that one."""
+    found: dict[str, TaskFacts] = {}
+    for task in tasks:
+        nearest = task.inherited_from[0] if task.inherited_from else None
+        if nearest is not None and nearest not in found:
+            raise ValueError("names an ancestor that is not there")
+        older = (nearest, *found[nearest].inherited_from) if nearest is not None else ()
+        found[task.name] = replace(task, inherited_from=older)
+    return tuple(found.values())
 
 
 def damaged(folder: Path, what: str) -> RivalsError:

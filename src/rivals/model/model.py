@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
 from rivals.io.pictures import Picture, to_pixels
-from rivals.learn.callbacks import Callback
-from rivals.model import folder, learning, manifest, testing
-from rivals.model.data_source import PictureData, open_source
-from rivals.model.events import Listener
+from rivals.model import folder, manifest
 from rivals.model.folder import Dropped, ModelFolder
-from rivals.model.learning import Learned
 from rivals.model.manifest import TaskFacts
 from rivals.naming.familiarity import check_share
 from rivals.naming.predictor import Predictor
-from rivals.streams import picture_source
 from rivals.tickets.ticket import Ticket
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answering is quick
     from rivals.deploy.exported import Exported
+    from rivals.learn.callbacks import Callback
+    from rivals.model.data_source import PictureData
+    from rivals.model.events import Listener
+    from rivals.model.learning import Learned
+    from rivals.model.testing import TestReport
 
 BATCH = 64  # pictures that are answered at once
 
@@ -38,6 +38,8 @@ class Model:
     Args:
         path: The folder of the model. It is made when the first task is learned.
         device: Where to compute: cpu, cuda, mps or auto.
+        require_signature: The file of a public key; then only a model is read that was signed with
+            its private key (`rivals sign`) and not changed since.
 
     >>> import numpy as np, rivals
     >>> model = rivals.Model("parts")
@@ -50,9 +52,14 @@ class Model:
     'bin-1'
     """
 
-    def __init__(self, path: str | PathLike[str], *, device: str = "cpu") -> None:
+    def __init__(
+        self, path: str | PathLike[str], *, device: str = "cpu",
+        require_signature: str | PathLike[str] | None = None,
+    ) -> None:  # fmt: skip
         self.path, self.device = Path(path), device
+        self.key = None if require_signature is None else Path(require_signature)
         self._opened: ModelFolder | None = None
+        self._raw = b""  # model.json as it was when it was opened
 
     def __repr__(self) -> str:
         names = ", ".join(task.name for task in self.tasks) or "nothing yet"
@@ -70,9 +77,11 @@ class Model:
 
     def opened(self) -> ModelFolder:
         """The folder as it is now; read again after another process has changed it."""
-        content = manifest.read(self.path)
-        if self._opened is None or self._opened.description != content:
-            self._opened = ModelFolder(self.path, content, self.device)
+        raw = manifest.read_raw(self.path, self.key)
+        if self._opened is None or self._raw != raw:
+            content = manifest.parse(self.path, raw)
+            self._opened = ModelFolder(self.path, content, self.device, key=self.key)
+            self._raw = raw
         return self._opened
 
     def predictor(self) -> Predictor:
@@ -132,7 +141,9 @@ class Model:
         Returns:
             What was learned: accuracy on held-out pictures, bytes, seconds, and what was left out.
         """
-        return learning.learn(
+        from rivals.model.learning import learn
+
+        return learn(
             data, self.path, name, classes=classes, callbacks=callbacks, listener=listener,
             asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
             strict=strict, minutes=minutes, ram=ram, network=network, size=size, grey=grey,
@@ -207,7 +218,7 @@ class Model:
 
     def test(
         self, data: PictureData, task: str | None = None, *, classes: Sequence[str] | None = None
-    ) -> testing.TestReport:
+    ) -> TestReport:
         """Accuracy on pictures that were not learned, with its interval, class by class.
 
         Args:
@@ -215,6 +226,10 @@ class Model:
             task: The task, where it is known; otherwise the model names one for each picture.
             classes: Names of the classes, where labels are numbers.
         """
+        from rivals.model.data_source import open_source
+        from rivals.model.testing import report
+        from rivals.streams import picture_source
+
         self.check(task)
         model = self.opened()
         source = open_source(data, task or "the test pictures", classes, fewest=1)
@@ -239,7 +254,7 @@ class Model:
             right = sum(a.label == t for a, t in zip(with_task, truth, strict=True))
             given = 100 * right / len(truth)
         left_out = [each.path for each in pictures.left_out]
-        return testing.report(truth, found, task or "", given, left_out)
+        return report(truth, found, task or "", given, left_out)
 
     def _all_answers(self, images: NDArray[np.uint8], task: str | None) -> list[Answer]:
         parts = range(0, len(images), BATCH)
@@ -264,4 +279,5 @@ class Model:
         """
         from rivals.deploy.exporting import export_from
 
+        self.opened()  # what is not signed as it must be is not exported either
         return export_from(self.path, Path(out), to, task, **options)

@@ -1,12 +1,11 @@
 """The file of a task: winners, claimed edges, norms, head, and what it takes to know its pictures.
 
 It is named by its content. Names, types and shapes of its tensors are compared with what the
-network expects before they are loaded.
+network expects before they are loaded, and its size before it is read.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -16,7 +15,10 @@ import torch
 from torch import Tensor
 
 from rivals.io.files import digest
-from rivals.model.manifest import TaskFacts, damaged
+from rivals.io.reading import UnreadableError, parse_json, read_bytes
+from rivals.model import limits
+from rivals.model.manifest import MovedEdges, TaskFacts, damaged, file_name
+from rivals.model.moved_edges import INDEX, cell_count
 from rivals.naming.familiarity import LEVELS
 from rivals.naming.gaussian import DIRECTIONS
 from rivals.naming.scores import SIDE
@@ -35,48 +37,83 @@ def encode(tensors: dict[str, Tensor]) -> tuple[str, str, bytes]:
     own = {key: value.detach().clone(memory_format=whole) for key, value in tensors.items()}
     data = safetensors.torch.save(own)
     checksum = digest(data)
-    return f"{checksum[:16]}.safetensors", checksum, data
+    return file_name(checksum), checksum, data
 
 
 def read(model: Path, facts: TaskFacts, network: RivalNetwork) -> dict[str, Tensor]:
     """The checked tensors of a task."""
-    data = _bytes(model, facts)
+    what = f"the file of '{facts.name}'"
+    if facts.bytes > largest(network, len(facts.classes)):
+        raise damaged(model, f"{what} is larger than its network allows")
+    data = _bytes(model, facts, what)
+    problem = misfit(_shapes(model, data, what), network, len(facts.classes))
+    if problem:
+        raise damaged(model, f"{what} does not fit its network at {problem}")
+    return _tensors(model, data, what)
+
+
+def read_moved(
+    model: Path, moved: MovedEdges, network: RivalNetwork, tasks: int
+) -> dict[str, Tensor]:
+    """The checked tensors of the file with the edges that moved to one of so many `tasks`."""
+    what = "the file of moved edges"
+    each = (cell_count(layer) * (2 * layer.weight.taps + INDEX) for layer in network.layers())
+    most = tasks * sum(each)
+    if moved.bytes > 8 + limits.HEADER + most:
+        raise damaged(model, f"{what} is larger than its network allows")
+    data = _bytes(model, moved, what)
+    found, wanted = _shapes(model, data, what), dict[str, tuple[str, tuple[int, ...]]]()
+    for number, layer in enumerate(network.layers()):
+        counts = {
+            name: found.get(f"layer{number}.{name}", ("", ()))[1][:1]
+            for name in ("owners", "cells", "values")
+        }
+        wanted[f"layer{number}.owners"] = "I16", counts["owners"]
+        wanted[f"layer{number}.cells"] = "U8", counts["cells"]
+        wanted[f"layer{number}.values"] = "F16", (*counts["values"], layer.weight.taps)
+    if found != wanted:
+        raise damaged(model, f"{what} does not fit its network")
+    return _tensors(model, data, what)
+
+
+def _bytes(model: Path, facts: TaskFacts | MovedEdges, what: str) -> bytes:
+    """The file, if it is as long as it should be and has the stated checksum."""
     try:
-        length = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8 : 8 + length])
-        found = {
+        data = read_bytes(model / FOLDER / facts.file, "file", facts.bytes, model)
+    except UnreadableError as error:
+        reason = str(error).rpartition("(")[2].rstrip(".)")
+        raise damaged(model, f"{what} cannot be read ({reason})") from error
+    if len(data) != facts.bytes or digest(data) != facts.sha256:
+        raise damaged(model, f"{what} is not the one that was written")
+    return data
+
+
+def _shapes(model: Path, data: bytes, what: str) -> Shapes:
+    """Types and shapes of the tensors in a file, from its header."""
+    length = int.from_bytes(data[:8], "little")
+    if length > limits.HEADER:
+        raise damaged(model, f"{what} has a header of {length:,} bytes")
+    try:
+        header = parse_json(data[8 : 8 + length], "The header")
+        return {
             name: (str(entry["dtype"]), tuple(entry["shape"]))
             for name, entry in header.items()
             if name != "__metadata__"
         }
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise damaged(model, f"the file of '{facts.name}' holds no tensors") from error
-    problem = misfit(found, network, len(facts.classes))
-    if problem:
-        raise damaged(model, f"the file of '{facts.name}' does not fit its network at {problem}")
+    except (UnreadableError, LookupError, TypeError, AttributeError) as error:
+        raise damaged(model, f"{what} holds no tensors") from error
+
+
+def _tensors(model: Path, data: bytes, what: str) -> dict[str, Tensor]:
     try:
         tensors = safetensors.torch.load(data)
     except (safetensors.SafetensorError, ValueError, RuntimeError) as error:
-        raise damaged(model, f"the file of '{facts.name}' holds no tensors") from error
+        raise damaged(model, f"{what} holds no tensors") from error
     for tensor in tensors.values():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise damaged(model, f"the file of '{facts.name}' has numbers that are not finite")
+            raise damaged(model, f"{what} has numbers that are not finite")
     # Copied: what is read from a file may lie unaligned, and then sums can differ.
     return {name: tensor.clone() for name, tensor in tensors.items()}
-
-
-def _bytes(model: Path, facts: TaskFacts) -> bytes:
-    """The file, if it is as long as it should be and has the stated checksum."""
-    path = model / FOLDER / facts.file
-    try:
-        with path.open("rb") as file:
-            data = file.read(facts.bytes + 1)
-    except OSError as error:
-        reason = f"the file of '{facts.name}' cannot be read ({error.strerror})"
-        raise damaged(model, reason) from error
-    if len(data) != facts.bytes or digest(data) != facts.sha256:
-        raise damaged(model, f"the file of '{facts.name}' is not the one that was written")
-    return data
 
 
 def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
@@ -92,13 +129,21 @@ def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
     for number, layer in enumerate(network.layers()):
         name = f"layer{number}.claimed"
         kind, shape = found.get(name, ("", ()))
-        columns = layer.source.blocks if layer.source else layer.weight.columns
-        most = layer.rivals.blocks * columns
-        if kind not in CLAIMED or len(shape) != 2 or not 0 <= shape[0] <= most:
+        if kind not in CLAIMED or len(shape) != 2 or type(shape[0]) is not int:
+            return name
+        if not 0 <= shape[0] <= cell_count(layer):
             return name
         wanted[name] = kind, (shape[0], layer.weight.taps)
     differing = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     return differing[0][:80] if differing else ""
+
+
+def largest(network: RivalNetwork, classes: int) -> int:
+    """The most bytes that the file of a task with so many classes can have."""
+    numbers = sum(math.prod(shape) for _, shape in expected(network, classes).values())
+    numbers += sum(cell_count(layer) * layer.weight.taps for layer in network.layers())
+    winners = sum(rivals.blocks for rivals in network.rivals())
+    return 8 + limits.HEADER + 4 * (numbers + winners)
 
 
 def expected(network: RivalNetwork, classes: int) -> Shapes:

@@ -1,15 +1,17 @@
 """Collected pictures: `<task>/<class>/<checksum>.png` on disk, and a table of them in memory.
 
 The server holds a lock on this folder, so the table is read only once, when the server starts.
+Links, pipes and names that a page could not have made are not in the table.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,10 +26,13 @@ from rivals.io.files import (
     write_bytes,
 )
 from rivals.io.pictures import FORMATS, open_picture, upright
+from rivals.io.reading import check_no_links, read_bytes
 
 NEWEST = 24  # pictures of a class in a listing
+CHECKED = (256, 256)  # pixels to which an upload is decoded, to see that it can be
 NAME_CHARACTERS = 60
 NAME_BYTES = 200  # most file systems allow 255
+one_picture = threading.Lock()  # decoded at a time, for each takes up to 220 MB
 FORBIDDEN = '/\\:*?"<>|'
 
 
@@ -51,14 +56,20 @@ Value = TypeVar("Value")
 class Collection:
     """Pictures by task and class, in the order in which they were added."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        check_place: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check_place` is called before anything is changed on the disk."""
         make_folder(folder)
-        self.folder, self.limits = folder, limits or Limits()
+        self.folder, self.limits, self.check_place = folder, limits or Limits(), check_place
         self.tasks: dict[str, Classes] = {}
         self.version = 0
         self._lock = threading.RLock()
-        for task in _folders(folder):
-            classes = {each.name: _pictures(each) for each in _folders(task)}
+        for task in _folders(folder, "task"):
+            classes = {each.name: _pictures(each) for each in _folders(task, "class")}
             if classes:
                 self.tasks[task.name] = classes
             else:  # a server was killed before it made the first class
@@ -105,6 +116,8 @@ class Collection:
                 raise RivalsError(
                     f"'{task}' has {len(classes)} classes, which is the limit; remove one first."
                 )
+            self.check_place()
+            check_no_links(self.folder, self.folder / task / name, "class")
             make_folder(self.folder / task / name)
             self.tasks.setdefault(task, {})[name] = {}
             self.version += 1
@@ -112,7 +125,8 @@ class Collection:
 
     def add(self, task: str, name: str, data: bytes, filename: str) -> str:
         """Store a picture and return its name; error messages call it `filename`."""
-        suffix = suffix_of(data, filename)
+        with one_picture:
+            suffix = suffix_of(data, filename)
         stored = digest(data)[:24] + suffix
         with self._lock:
             classes = self._classes(task)
@@ -126,6 +140,8 @@ class Collection:
                         "there, or leave it out."
                     )
             self._check_room(task, name, len(data))
+            self.check_place()
+            check_no_links(self.folder, self.folder / task / name / stored, "picture")
             write_bytes(self.folder / task / name / stored, data)
             files[stored] = len(data)
             self.version += 1
@@ -134,11 +150,15 @@ class Collection:
     def thumbnail(self, task: str, name: str, picture: str, side: int = 112) -> bytes:
         """A small PNG of a stored picture; KeyError if there is none of this name."""
         self._files(task, name)[picture]  # only files of the table are opened
-        return thumbnail((self.folder / task / name / picture).read_bytes(), picture, side)
+        path = self.folder / task / name / picture
+        with one_picture:
+            data = read_bytes(path, "picture", self.limits.picture_bytes, self.folder)
+            return thumbnail(data, picture, side)
 
     def remove(self, task: str, name: str | None = None, picture: str | None = None) -> None:
         """Remove a task, a class or a picture; nothing happens if it is not there."""
         with self._lock:
+            self.check_place()
             classes = self.tasks.get(task, {})
             last = name is not None and picture is None and list(classes) == [name]
             if name is None or last:
@@ -173,6 +193,7 @@ class Collection:
             taken = to in (self.tasks if name is None else classes)
             if taken or (parent / to).exists():
                 raise RivalsError(f"There is already one named '{to}'; choose another name.")
+            self.check_place()
             with _changing(old):
                 (parent / old).rename(parent / to)
                 flush_folder(parent)
@@ -229,8 +250,8 @@ def too_large(size: int | None, limit: int) -> str:
 def suffix_of(data: bytes, filename: str) -> str:
     """The suffix for the file of an uploaded picture; raises RivalsError if it does not decode."""
     with open_picture(data, filename) as picture:
-        picture.draft("RGB", (1024, 1024))  # a JPEG need not be decoded at full size
-        upright(picture, "RGB")
+        picture.draft(None, CHECKED)
+        upright(picture, "RGB", CHECKED)
         return FORMATS[str(picture.format)]
 
 
@@ -238,8 +259,9 @@ def thumbnail(data: bytes, filename: str, side: int) -> bytes:
     """A small PNG. The page shows it in place of the uploaded bytes, which are not trusted."""
     out = io.BytesIO()
     with open_picture(data, filename) as picture:
-        picture.draft("RGB", (2 * side, 2 * side))
-        small = upright(picture, "RGB")
+        enough = 2 * side, 2 * side
+        picture.draft(None, enough)
+        small = upright(picture, "RGB", enough)
         small.thumbnail((side, side))
         small.save(out, "PNG")
     return out.getvalue()
@@ -285,21 +307,29 @@ def _renamed(table: dict[str, Value], old: str, new: str) -> dict[str, Value]:
     return {new if key == old else key: value for key, value in table.items()}
 
 
-def _folders(folder: Path) -> list[Path]:
+def _folders(folder: Path, kind: str) -> list[Path]:
+    """The folders with names that a task or a class can have; links are none."""
     for left in folder.glob(".*.part"):  # half-removed by a killed server
         remove_partial(left)
-    found = (each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(RivalsError):
+                    safe_name(entry.name, kind)
+                    found.append(Path(entry.path))
     return sorted(found)
 
 
 def _pictures(folder: Path) -> Sizes:
     """The stored pictures by age; files that a killed server left half-written are removed."""
     found: list[tuple[int, str, int]] = []
-    for path in folder.iterdir():
-        if path.name.startswith("."):
-            with contextlib.suppress(OSError):
-                path.unlink()
-        elif path.is_file():
-            status = path.stat()
-            found.append((status.st_mtime_ns, path.name, status.st_size))
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                found.append((status.st_mtime_ns, entry.name, status.st_size))
     return {name: size for _, name, size in sorted(found)}
