@@ -152,7 +152,7 @@ def check(kind: str, report: dict[str, Any]) -> None:
     ]
     assert not lines, "\n".join([f"{len(found['findings'])} findings of {kind}:", *lines[:40]])
     assert found["refused"] + found["accepted"] == found["mutations"]
-    assert found["refused"] > 0.2 * found["mutations"], "most changes must be noticed"
+    assert found["refused"] > 0.1 * found["mutations"], "the changes must reach what is read"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -48,9 +48,9 @@ def read_bytes(path: Path, what: str, limit: int, root: Path | None = None) -> b
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise _refused(path, what, f"it has {size:,} bytes, at most {limit:,}")
-        data = file.read(limit + 1)
-    if len(data) > limit:  # it grew meanwhile
-        raise _refused(path, what, f"it has more than {limit:,} bytes")
+        data = file.read(size + 1)  # not the limit: Python takes what it is asked for
+    if len(data) > size:
+        raise _refused(path, what, "it grew while it was read")
     return data
 
 

@@ -16,7 +16,15 @@ from rivals.streams.data.find import cache_folder
 
 def file_md5(path: Path) -> str:
     """The MD5 of one file, as the official pages publish it: it detects damage, not forgery."""
-    digest = hashlib.md5(usedforsecurity=False)
+    return _file_digest(path, hashlib.md5(usedforsecurity=False))
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of one file, which nobody can forge."""
+    return _file_digest(path, hashlib.sha256())
+
+
+def _file_digest(path: Path, digest: hashlib._Hash) -> str:
     try:
         with path.open("rb") as file:
             while block := file.read(2**20):
