@@ -1,6 +1,8 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
-LOCK ?= yes  # no: the versions of constraints.txt without hashes, where the lock does not fit
+# yes: the locked packages, with hashes; no: the versions of constraints.txt, without.
+LOCK ?= $(shell $(PYTHON) -c "import platform, sys; print('yes' if (3, 11) <= sys.version_info < (3, 14) \
+	and platform.system() == 'Linux' and platform.machine() == 'x86_64' else 'no')")
 VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
@@ -15,9 +17,8 @@ LOCKED := --require-hashes --no-deps -r
 $(VENV)/installed: pyproject.toml constraints.txt requirements-dev.lock
 	$(PYTHON) -m venv $(VENV)
 ifeq ($(strip $(LOCK)),yes)
-	@$(PIP) $(LOCKED) requirements-dev.lock || { echo "requirements-dev.lock could not be \
-	installed: it is for Python 3.11 to 3.13, on Linux with Python 3.11 with the CPU build of torch. \
-	Elsewhere add LOCK=no: the same versions of what matters, without hashes." >&2; exit 1; }
+	@$(PIP) $(LOCKED) requirements-dev.lock || { echo "requirements-dev.lock could not be installed; \
+	LOCK=no installs the same versions of what matters, without hashes." >&2; exit 1; }
 	$(PIP) --no-deps --no-build-isolation -e .
 else
 	$(PIP) -c constraints.txt -e '.[dev]'
