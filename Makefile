@@ -1,8 +1,8 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
-# yes: the locked packages, with hashes; no: the versions of constraints.txt, without.
-LOCK ?= $(shell $(PYTHON) -c "import platform, sys; print('yes' if (3, 11) <= sys.version_info < (3, 14) \
-	and platform.system() == 'Linux' and platform.machine() == 'x86_64' else 'no')")
+# auto: the locked packages with their hashes, or the versions of constraints.txt where they do not fit
+# this machine; yes: the locked ones or nothing; no: those of constraints.txt.
+LOCK ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
@@ -16,10 +16,10 @@ LOCKED := --require-hashes --no-deps -r
 
 $(VENV)/installed: pyproject.toml constraints.txt requirements-dev.lock
 	$(PYTHON) -m venv $(VENV)
-ifeq ($(strip $(LOCK)),yes)
-	@$(PIP) $(LOCKED) requirements-dev.lock || { echo "requirements-dev.lock could not be installed; \
-	LOCK=no installs the same versions of what matters, without hashes." >&2; exit 1; }
-	$(PIP) --no-deps --no-build-isolation -e .
+ifneq ($(LOCK),no)
+	@$(PIP) $(LOCKED) requirements-dev.lock && $(PIP) --no-deps --no-build-isolation -e . || { \
+		echo "The locked packages do not fit this machine (they are for Linux on x86-64)." >&2; \
+		[ $(LOCK) != yes ] && $(PIP) -c constraints.txt -e '.[dev]'; }
 else
 	$(PIP) -c constraints.txt -e '.[dev]'
 endif
