@@ -106,7 +106,7 @@ def test_all_stands_for_every_suite() -> None:
 def test_an_unknown_suite_is_answered_with_the_nearest() -> None:
     with pytest.raises(RivalsError, match="no suite named 'trian'; did you mean train"):
         suites.measure("trian", 2)
-    with pytest.raises(RivalsError, match="--repeat is 0"):
+    with pytest.raises(RivalsError, match="repeat is 0"):
         suites.measure("train", 0)
 
 

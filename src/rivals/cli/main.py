@@ -21,7 +21,7 @@ from rivals.cli.run_command import EPILOG, run
 from rivals.cli.serve_command import serve
 from rivals.cli.sign_command import sign
 from rivals.cli.test_command import measure_accuracy
-from rivals.errors import RivalsError
+from rivals.errors import RivalsError, command_line
 
 EXAMPLES = """\
 rivals: continual learning on small devices.
@@ -103,6 +103,13 @@ def bare(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a verb and exit with its status."""
+    with command_line():
+        status = _run(arguments)
+    sys.exit(status)
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Run a verb; its exit status."""
     try:
         status = app(args=arguments, standalone_mode=False, prog_name="rivals")
     except RivalsError as error:
@@ -118,7 +125,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not hasattr(error, "format_message"):
             raise
         status = _fail(_usage(error))
-    sys.exit(status if isinstance(status, int) else 0)
+    return status if isinstance(status, int) else 0
 
 
 def _fail(sentence: str) -> int:
