@@ -1,15 +1,28 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
+# auto: the locked packages with their hashes, or the versions of constraints.txt where they do not fit
+# this machine; yes: the locked ones or nothing; no: those of constraints.txt.
+LOCK ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow device-test docs lint types clean
+.PHONY: demo test test-slow device-test docs lint types lock audit clean
 .DEFAULT_GOAL := demo
 
-$(VENV)/installed: pyproject.toml constraints.txt
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+# A lock is complete, so nothing is resolved; the package itself is built with what it installed.
+LOCKED := --require-hashes --no-deps -r
+
+$(VENV)/installed: pyproject.toml constraints.txt requirements-dev.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+ifneq ($(LOCK),no)
+	@$(PIP) $(LOCKED) requirements-dev.lock && $(PIP) --no-deps --no-build-isolation -e . || { \
+		echo "The locked packages do not fit this machine (they are for Linux on x86-64)." >&2; \
+		[ $(LOCK) != yes ] && $(PIP) -c constraints.txt -e '.[dev]'; }
+else
+	$(PIP) -c constraints.txt -e '.[dev]'
+endif
 	touch $@
 
 demo: $(VENV)/installed  ## learn five tasks from the bundled digits, one after the other
@@ -41,6 +54,28 @@ lint: $(VENV)/installed
 
 types: $(VENV)/installed
 	$(BIN)/mypy
+
+COMPILE = UV_FIND_LINKS="$$PIP_FIND_LINKS" $(BIN)/uv pip compile --quiet --universal \
+	--python-version 3.11 --generate-hashes --no-header --no-annotate -c constraints.txt
+
+lock: $(VENV)/installed  ## choose the newest versions anew, with the hashes of their files
+	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --upgrade --extra cluster -c requirements-dev.lock pyproject.toml \
+		-o requirements-cluster.lock
+	sed -i '1i # Made by `make lock`: every package of the development environment, with hashes.' \
+		requirements-dev.lock
+	sed -i '1i # Made by `make lock`: Ray and what it needs, in the versions of the other lock.' \
+		requirements-cluster.lock
+
+AUDIT := $(BIN)/python -m pip_audit --vulnerability-service osv --progress-spinner off \
+	--disable-pip --require-hashes -r requirements-dev.lock
+
+audit: $(VENV)/installed  ## known holes in the locked packages, where a network is there
+	@found=$$($(AUDIT) 2>&1); status=$$?; \
+	case "$$found" in \
+		*"known vulnerabilit"*) printf '%s\n' "$$found"; exit $$status ;; \
+		*) echo "The list of known holes could not be reached, so nothing was audited." ;; \
+	esac
 
 clean:
 	rm -rf $(VENV) runs build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -191,8 +191,8 @@ def serve() -> Iterator[Callable[..., Any]]:
 
     with ExitStack() as ends:
 
-        def start(model: Path, *words: str, env: dict[str, str] | None = None) -> Served:
-            served = Served(model, *words, env=env)
+        def start(model: Path, *words: str, **options: Any) -> Served:
+            served = Served(model, *words, **options)
             ends.callback(served.end)
             return served
 

@@ -23,9 +23,13 @@ from rivals.web.training_job import TrainingJob
 class Served:
     """A server of the model in `model`, started now."""
 
-    def __init__(self, model: Path, *words: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, model: Path, *words: str, env: dict[str, str] | None = None, first: str = ""
+    ) -> None:
+        """`first` is Python that the process runs before it becomes a server."""
         self.model = model
-        line = [sys.executable, "-m", "rivals.cli.main", "serve", "--model", str(model), "--json"]
+        begin = f"{first}\nfrom rivals.cli.main import main\nmain()"
+        line = [sys.executable, "-c", begin, "serve", "--model", str(model), "--json"]
         line += words if "--port" in words else ["--port", "0", *words]
         self.process = subprocess.Popen(
             line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -37,7 +41,14 @@ class Served:
             assert self.process.stderr is not None
             raise AssertionError(self.process.stderr.read())
         self.url = str(json.loads(first)["url"])
-        self.client = httpx.Client(base_url=self.url.partition("?")[0], timeout=120)
+        self.base = self.url.partition("?")[0]
+        self.client = httpx.Client(base_url=self.base, timeout=120)
+        assert self.client.get(self.url).status_code == 303  # the token is exchanged for a cookie
+
+    @property
+    def cookie(self) -> str:
+        """The header of a request that is let in."""
+        return "; ".join(f"{name}={value}" for name, value in self.client.cookies.items())
 
     @property
     def port(self) -> int:
@@ -71,7 +82,7 @@ class Served:
         self.client.close()
 
     def stop(self) -> str:
-        """As Ctrl-C would; gives what it complained of."""
+        """As Ctrl-C would; gives what it complained of, which is its log."""
         self.client.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)

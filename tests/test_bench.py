@@ -49,8 +49,12 @@ NAMES = {
             for kind in ("ticket", "native", "dense")
         ),
     },
+    "serve": {
+        *(f"serve-{what}-{clients}" for what in ("rate", "p50", "p99") for clients in (1, 8)),
+        "serve-memory", "serve-burst", "serve-burst-refused",
+    },
 }  # fmt: skip
-ZERO = {"deploy-parity", "deploy-int8-lost"}  # may be nothing at all
+ZERO = {"deploy-parity", "deploy-int8-lost", "serve-burst-refused"}  # may be nothing at all
 MEASURES = {"memory": probe.memory, "growth": growth.stored, "load": load.load}
 
 
@@ -79,6 +83,8 @@ def test_every_row_of_a_suite_has_its_fields(suite: str) -> None:
     if suite == "deploy":
         pytest.importorskip("onnxruntime", reason="the runtimes come with rivals[export,c]")
         pytest.importorskip("emx_onnx_cgen", reason="C comes with rivals[c]")
+    if suite == "serve":
+        pytest.importorskip("fastapi", reason="the server comes with rivals[web]")
     rows = list(suites.measure(suite, 2, TINY))
     heavy = ("litert", "executorch")  # measured where they are installed
     assert {row.name for row in rows if not any(h in row.name for h in heavy)} == NAMES[suite]
@@ -100,7 +106,7 @@ def test_all_stands_for_every_suite() -> None:
 def test_an_unknown_suite_is_answered_with_the_nearest() -> None:
     with pytest.raises(RivalsError, match="no suite named 'trian'; did you mean train"):
         suites.measure("trian", 2)
-    with pytest.raises(RivalsError, match="--repeat is 0"):
+    with pytest.raises(RivalsError, match="repeat is 0"):
         suites.measure("train", 0)
 
 

@@ -174,7 +174,7 @@ def test_a_missing_part_is_noticed(tmp_path: Path) -> None:
     folder.save(checkpoint(1))
     file = json.loads(folder.manifest.read_text())["parts"]["working"]["file"]
     (tmp_path / file).unlink()
-    with pytest.raises(RivalsError, match=rf"damaged: {file} cannot be read \(No such file"):
+    with pytest.raises(RivalsError, match=rf"{file} cannot be read \(No such file"):
         folder.load()
 
 

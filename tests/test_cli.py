@@ -22,6 +22,7 @@ from rich.console import Console
 
 from rivals.experiment.grid.engine import GridJob
 from rivals.experiment.grid.grid_file import from_words
+from rivals.experiment.result_file import read_results
 from rivals.experiment.run_folder import RunFolder
 from rivals.experiment.run_settings import resolve
 from rivals.learn.method import methods
@@ -36,7 +37,7 @@ Refused = Callable[..., str]
 Spawn = Callable[..., Any]
 VERBS = (
     "learn", "test", "predict", "drop", "serve", "run", "compare", "report", "info", "export",
-    "bench", "data",
+    "bench", "data", "check", "sign",
 )  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def test_json_is_the_results_and_nothing_else(
     tmp_path: Path, words: list[str], accepted: Accepted
 ) -> None:
     results = json.loads(accepted(*words, "--out", tmp_path / "run", "--json"))
-    assert results == json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results == read_results(tmp_path / "run" / "results.json")
     summary = results["summary"]
     assert 0 < summary["accuracy"]["task_known"] <= 100
     assert 0 < summary["accuracy"]["task_inferred"] <= summary["accuracy"]["task_known"]
@@ -323,7 +324,7 @@ def test_info_of_the_settings_of_a_benchmark(accepted: Accepted, refused: Refuse
 
 
 def test_info_of_a_run(finished: Path, accepted: Accepted) -> None:
-    results = json.loads((finished / "results.json").read_text())
+    results = read_results(finished / "results.json")
     printed = accepted("info", finished)
     assert f"{results['summary']['accuracy']['task_known']:.1f} %" in printed
     for task in results["tasks"]:
@@ -375,7 +376,7 @@ def test_info_of_what_is_damaged(finished: Path, tmp_path: Path, refused: Refuse
     ticket = run / "tickets" / "0-1-2-3-4"
     (ticket / "weights.safetensors").write_bytes(b"x")
     assert "were altered" in refused("info", ticket)
-    results = json.loads((run / "results.json").read_text())
+    results = read_results(run / "results.json")
     for broken in ({**results, "matrix": "none"}, {**results, "format": 2}, {"format": 1}):
         (run / "results.json").write_text(json.dumps(broken))
         assert "does not fit its schema" in refused("info", run)

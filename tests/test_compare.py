@@ -123,7 +123,7 @@ def test_what_stands_twice_is_run_once(tmp_path: Path) -> None:
         ("groups: 3\n", "groups must be a list"),
         ("groups: []\n", "nothing to run"),
         ("[1, 2]\n", "holds no groups"),
-        ("a: [\n", "not valid YAML at line 2"),
+        ("a: [\n", "not valid YAML (line 2)"),
         (
             "groups:\n  - {benchmarks: [digits]}\n  - {benchmarks: [digits], set: {epochs: 9}}\n",
             "two different runs would share the folder digits-twta-default-0",
@@ -495,6 +495,7 @@ def test_a_folder_of_an_older_version_was_measured_on_test_images(
     shutil.copytree(finished, folder)
     config = yaml.safe_load((folder / "config.yaml").read_text())
     del config["data"]["measured_on"]
+    del config["sha256"]  # older versions wrote none
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     assert read_status(run, tmp_path).finished
     settings = resolve("digits", overrides=parse_overrides(changes))
@@ -525,7 +526,8 @@ def test_python_compares_as_the_command_does(
         compare([object()], out=tmp_path)  # type: ignore[list-item]
 
 
-def test_the_example_of_compare_runs() -> None:
+def test_the_example_of_compare_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     found = doctest.testmod(comparison_module)
     assert found.attempted == 4
     assert found.failed == 0

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from rivals.cli.main import main
 from rivals.edge.artefact import load
+from rivals.errors import RivalsError
 from rivals.model.folder import ModelFolder
 from rivals.model.model import Model
 from teaching import asked, folder, teach
@@ -217,6 +219,18 @@ def test_info(taught: Path, accepted: Accepted) -> None:
     assert [task["name"] for task in told["tasks"]] == ["low", "high"]
     assert told["overlap"][0][0] == 100
     assert len(told["winners"]["low"]) == len(told["units"]) == 2
-    files = [path for path in (taught / "model").rglob("*") if path.is_file()]
+    assert told["spare"] == (taught / "model" / ".spare").stat().st_size
+    files = [taught / "model" / "model.json", *(taught / "model" / "tasks").iterdir()]
     assert told["bytes"] == sum(path.stat().st_size for path in files)
     assert sum(task["bytes"] for task in told["tasks"]) < told["bytes"]
+
+
+def test_scores_that_are_not_finite_are_no_class(taught: Path) -> None:
+    model = Model(taught / "model")
+    predictor = model.predictor()
+    head = [m for m in predictor.tickets[0].modules() if isinstance(m, torch.nn.Linear)][-1]
+    head.bias.data[0] = float("nan")
+    for task in (None, "low"):
+        with pytest.raises(RivalsError, match="numbers that are not finite, which is no class"):
+            model.predict(np.zeros((8, 8), np.uint8), task=task)
+    assert model.predict(np.zeros((8, 8), np.uint8), task="high").task == "high"

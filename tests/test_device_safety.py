@@ -16,8 +16,11 @@ import pytest
 
 from forge import Child, Forge
 from rivals.io.locks import BusyError, FolderLock
+from rivals.learn import twta
+from rivals.model import defaults
 from rivals.model.folder import ModelFolder
 from rivals.model.model import Model
+from rivals.nn.network_plan import NetworkSettings
 from teaching import WORDS, folder, marks, teach
 
 Refused = Callable[..., str]
@@ -35,10 +38,14 @@ def forge() -> Iterator[Forge]:
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of two tasks, and the pictures of a third. Only to be copied."""
+    """A model of two tasks that share all edges, and the pictures of a third. Only to be copied."""
     place = tmp_path_factory.mktemp("safe")
-    for name, classes in (("a", (0, 1)), ("b", (2, 3))):
-        teach(folder(place / name, classes, 10), place / "model")
+    narrow = NetworkSettings(architecture="mlp", widths=(100, 100), units=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(defaults, "plan", lambda *_: (narrow, (1, 8, 8)))
+        patch.setattr(twta, "GROWTH_ROUNDS", 0)
+        for name, classes in (("a", (0, 1)), ("b", (2, 3))):
+            teach(folder(place / name, classes, 10), place / "model")
     folder(place / "c", (4, 5), 10)
     return place
 
@@ -204,8 +211,8 @@ def test_files_that_may_not_grow(
 def test_a_full_disk(forge: Forge, taught: Path, tmp_path: Path, tree: Tree) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    size = sum(path.stat().st_size for path in (taught / "model").rglob("*") if path.is_file())
-    room = f"size={size // 1024 + 40}k"
+    files = [path for path in (taught / "model").rglob("*") if path.is_file()]
+    room = f"size={4 * sum(1 + path.stat().st_size // 4096 for path in files) + 8}k"
     mounted = shutil.which("mount") and os.getuid() == 0 and not subprocess.run(
         ["mount", "-t", "tmpfs", "-o", room, "none", disk], capture_output=True, check=False
     ).returncode  # fmt: skip
@@ -219,5 +226,7 @@ def test_a_full_disk(forge: Forge, taught: Path, tmp_path: Path, tree: Tree) -> 
             assert forge.start(*commands(taught, model)[verb]).wait() == 2
             assert tree(model) == before
         assert len(ready_tasks(model)) == 2
+        assert forge.start(*commands(taught, model)["drop"]).wait() == 0  # it has space of its own
+        assert ready_tasks(model) == ("b",)
     finally:
         subprocess.run(["umount", disk], check=True)

@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from machines import BOARD, build, need, qemu_arm, run
 from rivals import edge
-from rivals.deploy.export_format import Options, formats
+from rivals.deploy.export_format import Options, formats, write_card
 from rivals.edge.artefact import softmax
+from rivals.edge.artefact_files import check_export
 from rivals.errors import RivalsError
 from rivals.tickets.ticket import Ticket
 from shipped import NETWORKS, shipped
@@ -74,7 +76,7 @@ def test_the_example_says_what_the_ticket_says(kind, copied) -> None:
 def test_the_runner_says_what_the_ticket_says(kind, folders) -> None:
     need("cc")
     ticket, lesson = shipped(kind)
-    artefact = edge.load(folders(kind))
+    artefact = edge.load(folders(kind), run_native=True)
     images = lesson.test.images
     assert np.abs(softmax(artefact.scores(images.numpy())) - ticket(images).numpy()).max() <= 1e-5
     assert artefact.card.classes == (ticket.classes,)
@@ -88,7 +90,7 @@ def test_prepared_images_are_taken_too(copied) -> None:
     folder = build(copied("alexnet", raw=False))
     prepared = ticket.preprocessing(images).numpy()
     same("alexnet", run([folder / "ticket"], prepared), images)
-    found = edge.load(folder).scores(images.numpy())
+    found = edge.load(folder, run_native=True).scores(images.numpy())
     assert np.abs(softmax(found) - ticket(images).numpy()).max() <= 1e-5
 
 
@@ -184,7 +186,7 @@ def test_without_a_compiler(folders, monkeypatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     sentence = r"\A[^\n]*needs a C compiler, and none was found[^\n]*\Z"
     with pytest.raises(RivalsError, match=sentence):
-        edge.load(folder)
+        edge.load(folder, run_native=True)
     with pytest.raises(RivalsError, match=sentence):
         formats["c"].check_installed("c")
 
@@ -201,16 +203,96 @@ def test_sizes_are_left_out_without_a_compiler(folders, tmp_path, monkeypatch) -
 
 
 @pytest.mark.parametrize("damage", ["void ticket_scores(int", "", "#error no"])
-def test_altered_source_is_refused(damage, copied) -> None:
+def test_source_that_does_not_compile_is_refused(damage, copied) -> None:
     need("cc")
     folder = copied("lenet")
     (folder / "ticket.c").write_text(damage)
+    seal(folder)
     with pytest.raises(RivalsError, match=r"\A[^\n]*ticket\.c[^\n]*export it again\.\Z"):
+        edge.load(folder, run_native=True)
+
+
+def seal(folder, **changes) -> None:
+    """Let the checksum fit again, as somebody who changes files on purpose can."""
+    facts = json.loads((folder / "card.json").read_text())
+    others = [(folder / name).read_bytes() for name in ("ticket.c", "ticket.h")]
+    write_card(folder / "card.json", {**facts, **changes}, *others)
+
+
+@pytest.mark.parametrize("name", ["ticket.c", "ticket.h", "card.json"])
+def test_altered_files_are_refused(name, copied) -> None:
+    folder = copied("lenet")
+    path = folder / name
+    text = path.read_text()
+    path.write_text(text.replace('"0"', '"1"', 1) if name != "ticket.h" else text + "\n")
+    assert path.read_text() != text
+    with pytest.raises(RivalsError, match="was altered: its checksum does not fit"):
+        edge.load(folder, run_native=True)
+    with pytest.raises(RivalsError, match="was altered: its checksum does not fit"):
+        check_export(folder)
+
+
+HARM = """
+#include <stdio.h>
+__attribute__((constructor)) static void harm(void) { fclose(fopen("%s", "w")); }
+"""
+
+
+def test_code_runs_only_when_it_is_allowed(copied, tmp_path, refused, accepted) -> None:
+    need("cc")
+    folder, mark = copied("lenet"), tmp_path / "mark"
+    with (folder / "ticket.c").open("a") as file:
+        file.write(HARM % mark)
+    seal(folder)
+    picture = tmp_path / "a.png"
+    Image.new("L", (8, 8)).save(picture)
+    words = ["predict", picture, "--model", folder]
+    told = refused(*words)
+    assert "compiles the C in that folder and runs it on this machine" in told
+    assert "--run-native" in told
+    with pytest.raises(RivalsError, match="run_native=True"):
         edge.load(folder)
+    assert check_export(folder)[0].startswith("An export (C source) of ")
+    assert not mark.exists()
+    assert "%" in accepted(*words, "--run-native")
+    assert mark.exists()
+
+
+def test_a_model_is_a_model_whatever_else_lies_in_its_folder(copied, tmp_path, refused) -> None:
+    """A card beside model.json, and a damaged model was run as C."""
+    need("cc")
+    folder, mark = copied("lenet"), tmp_path / "mark"
+    with (folder / "ticket.c").open("a") as file:
+        file.write(HARM % mark)
+    seal(folder)
+    picture = tmp_path / "a.png"
+    Image.new("L", (8, 8)).save(picture)
+    for name in ("model.json", "ticket.json", "config.yaml"):
+        (folder / name).write_text("{}")
+        refused("predict", picture, "--model", folder, "--run-native")
+        if name == "model.json":
+            with pytest.raises(RivalsError, match="is the folder of a model, not an export"):
+                edge.load(folder, run_native=True)
+        (folder / name).unlink()
+    assert not mark.exists()
+
+
+def test_links_in_the_folder_are_refused(copied, tmp_path) -> None:
+    folder = copied("lenet")
+    for name in ("ticket.c", "card.json"):
+        (folder / name).rename(tmp_path / name)
+        (folder / name).symlink_to(tmp_path / name)
+        with pytest.raises(RivalsError, match="it is a link"):
+            edge.load(folder, run_native=True)
+        (folder / name).unlink()
+        (tmp_path / name).rename(folder / name)
+    link = tmp_path / "link"
+    link.symlink_to(folder)  # named by the user
+    assert check_export(link)
 
 
 def test_a_folder_without_source_is_refused(copied) -> None:
     folder = copied("lenet")
     (folder / "ticket.c").unlink()
     with pytest.raises(RivalsError, match=r"holds no ticket\.c"):
-        edge.load(folder)
+        edge.load(folder, run_native=True)

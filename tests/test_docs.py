@@ -28,6 +28,7 @@ from rivals.experiment.start import prepare
 from rivals.learn.method import methods
 from rivals.nn.network_plan import networks
 from rivals.nn.selection import Masked
+from rivals.registry import imports_allowed
 from rivals.tickets.ticket import Ticket
 
 ROOT = Path(__file__).parent.parent
@@ -250,7 +251,8 @@ def test_commands_parse(page: Path, words: list[str]) -> None:
     if words[0] == "run":
         save_modules(page)
         changes = parse_overrides(list(given["set_"] or []))
-        resolve(given["benchmark"], given["method"], given["preset"], given["seed"], changes)
+        with imports_allowed([given["benchmark"], given["method"]]):
+            resolve(given["benchmark"], given["method"], given["preset"], given["seed"], changes)
 
 
 def test_every_verb_has_an_example() -> None:

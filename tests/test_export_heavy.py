@@ -45,7 +45,7 @@ def test_the_artefact_says_what_the_ticket_says(name, kind, tmp_path, capfd) -> 
     ticket, lesson = shipped(kind)
     capfd.readouterr()
     path = written(name, kind, tmp_path)
-    artefact = edge.load(path)
+    artefact = edge.load(path, run_native=True)
     images = lesson.test.images
     found = softmax(artefact.scores(images.numpy()))
     printed = capfd.readouterr()
@@ -59,7 +59,7 @@ def test_the_artefact_says_what_the_ticket_says(name, kind, tmp_path, capfd) -> 
 
 def test_prepared_images_are_taken_too(name, tmp_path) -> None:
     ticket, lesson = shipped("own")
-    artefact = edge.load(written(name, "own", tmp_path, raw=False))
+    artefact = edge.load(written(name, "own", tmp_path, raw=False), run_native=True)
     images = lesson.test.images[:20]
     assert np.abs(softmax(artefact.scores(images.numpy())) - ticket(images).numpy()).max() <= 1e-5
 
@@ -69,7 +69,7 @@ def test_a_damaged_file_is_refused(name, tmp_path) -> None:
     whole = path.read_bytes()
     for damage in (b"", b"nonsense" * 100, whole[:20], whole[: len(whole) // 2]):
         path.write_bytes(damage)
-        words = [sys.executable, "-m", "rivals.edge", str(path), "picture.png"]
+        words = [sys.executable, "-m", "rivals.edge", "--run-native", str(path), "picture.png"]
         done = subprocess.run(words, capture_output=True, text=True)
         assert done.returncode == 2, done.stderr
         assert done.stderr.startswith("rivals.edge: "), done.stderr
@@ -79,8 +79,8 @@ def test_a_damaged_file_is_refused(name, tmp_path) -> None:
 def test_a_card_that_is_missing_is_told(name, tmp_path) -> None:
     path = written(name, "lenet", tmp_path)
     path.with_name(f"{path.name}.json").unlink()
-    with pytest.raises(RivalsError, match="keep both together"):
-        edge.load(path)
+    with pytest.raises(RivalsError, match=r"keep .* and its card together"):
+        edge.load(path, run_native=True)
 
 
 def test_litert_runs_without_torch(tmp_path) -> None:

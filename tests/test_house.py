@@ -37,6 +37,7 @@ ROOMS = (
     "experiment",
     "deploy",  # exports from models and runs
     "experiment/bench",  # measures all of the above
+    "model/checking",  # reads every kind of folder and file
     "model/model",  # rivals.Model: it can export, too
     "web",
     "cli",

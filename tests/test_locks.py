@@ -185,10 +185,9 @@ def test_no_module_imports_what_only_unix_has(module: str) -> None:
     found = []
     for path in SOURCE.rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
-            inside = [] if isinstance(node, ast.FunctionDef | ast.ClassDef) else ast.walk(node)
-            for each in inside:
-                names = [alias.name for alias in getattr(each, "names", ())]
-                if isinstance(each, ast.Import) and module in names:
+            functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+            for each in [] if isinstance(node, functions) else ast.walk(node):
+                if isinstance(each, ast.Import) and module in [name.name for name in each.names]:
                     found.append(path)
                 if isinstance(each, ast.ImportFrom) and each.module == module:
                     found.append(path)

@@ -18,6 +18,7 @@ from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from rivals.errors import RivalsError
+from rivals.registry import imports_allowed
 from rivals.seeds import Seed
 from rivals.streams import stream as stream_module
 from rivals.streams import task as task_module
@@ -383,7 +384,8 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def build(name: str, seed: int = 0, **settings: Any) -> Stream:
-    benchmark = streams[name]
+    with imports_allowed([name]):
+        benchmark = streams[name]
     return benchmark.build(benchmark.settings(**settings), Seed(seed))
 
 
@@ -443,7 +445,8 @@ def test_a_grid_compares_on_streams_of_ones_own(
     text = {"benchmarks": ["ownstream:made", f"folder:{root}"], "methods": ["finetune"]}
     settings = dict(change.split("=") for change in SMALL)
     grid.write_text(json.dumps({**text, "set": settings}))  # JSON is YAML
-    runs = json.loads(accepted("compare", grid, "--out", "out", "--json"))["runs"]
+    again = ("compare", grid, "--out", "out", "--json")
+    runs = json.loads(accepted(*again, "--allow-import", "ownstream:made"))["runs"]
     assert [run["status"] for run in runs] == ["kept", "kept"]
     accepted("report", "out", "--out", "report")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,13 @@ def test_missing_files_and_names(tmp_path: Path) -> None:
         read_json(tmp_path / "nothing", "results")
     assert printable("a\x1b[31mb\nc") == "a\ufffd[31mb\ufffdc"
     assert len(printable("x" * 1000)) == 201
+
+
+def test_memory_is_taken_for_the_file_and_not_for_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert read_bytes(tmp_path / "file", "file", 2**40) == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

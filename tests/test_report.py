@@ -353,9 +353,12 @@ def test_a_run_is_one_file_with_everything_in_it(
     accepted("report", finished, "--out", tmp_path, "--with-runs")
     text = (tmp_path / "runs" / f"{finished.name}.json").read_text()
     content = json.loads(text)
-    assert content.pop("config") == yaml.safe_load((finished / "config.yaml").read_text())
+    config = yaml.safe_load((finished / "config.yaml").read_text())
+    results = json.loads((finished / "results.json").read_text())
+    assert config.pop("sha256") != results.pop("sha256") != content.pop("sha256")
+    assert content.pop("config") == config
     assert content.pop("measured") == json.loads((finished / "measured.json").read_text())
-    assert content == json.loads((finished / "results.json").read_text())
+    assert content == results
     for task in content["tasks"]:
         ticket = json.loads((finished / "tickets" / task["name"] / "ticket.json").read_text())
         assert task["winners"] == ticket["winners"]
@@ -514,7 +517,7 @@ def test_damaged_files_are_one_sentence(tmp_path: Path, refused: Refused) -> Non
         assert reason in refused("report", good, "--out", tmp_path / "out")
     (good / "results.json").write_text(json.dumps(results))
     (good / "config.yaml").write_text("a: [")
-    assert "is damaged" in refused("report", good, "--out", tmp_path / "out")
+    assert "is not valid YAML" in refused("report", good, "--out", tmp_path / "out")
     (good / "config.yaml").unlink()
     (good / "measured.json").write_text("x")
     assert "not valid JSON" in refused("report", good, "--out", tmp_path / "out")

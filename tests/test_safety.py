@@ -25,6 +25,7 @@ from rivals.cli.main import main
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.io.locks import LOCK_NAME, FolderLock
+from rivals.io.seal import sealed
 from rivals.learn.method import methods
 
 Tree = Callable[[Path], dict[str, str]]
@@ -72,7 +73,7 @@ def rewrite(folder: Path, **changes: Any) -> None:
 
 def reconfigure(folder: Path, **changes: Any) -> None:
     content = yaml.safe_load((folder / "config.yaml").read_text())
-    (folder / "config.yaml").write_text(yaml.safe_dump(content | changes))
+    (folder / "config.yaml").write_text(yaml.safe_dump(sealed(content | changes), sort_keys=False))
 
 
 def replace(path: Path, old: str, new: str) -> None:
@@ -110,11 +111,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "manifest a folder": (
         lambda f: instead_a_folder(index(f)),
-        "Could not read the checkpoint",
+        "cannot be read (Is a directory)",
     ),
     "a number in the manifest": (
         lambda f: replace(index(f), '"epoch": 0', '"epoch": 1'),
-        "manifest.json has another checksum",
+        "manifest.json is damaged: it has another checksum",
     ),
     "no parts": (lambda f: rewrite(f, parts={}), "another checksum"),
     "newer checkpoint": (lambda f: rewrite(f, format=2), "has format 2, and this"),
@@ -122,13 +123,16 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no format": (lambda f: rewrite(f, format=None), "has format None"),
     "newer settings": (lambda f: reconfigure(f, format=3), "has format 3, and this"),
     "settings emptied": (lambda f: (f / "config.yaml").write_bytes(b""), "holds no settings"),
-    "settings not text": (lambda f: (f / "config.yaml").write_bytes(b"\xff\xfe"), "is damaged"),
-    "settings not YAML": (lambda f: (f / "config.yaml").write_text("a: [1"), "is damaged"),
+    "settings not text": (lambda f: (f / "config.yaml").write_bytes(b"\xff\xfe"), "not valid YAML"),
+    "settings not YAML": (lambda f: (f / "config.yaml").write_text("a: [1"), "is not valid YAML"),
     "settings a word": (lambda f: (f / "config.yaml").write_text("hello"), "holds no settings"),
     "settings truncated": (lambda f: truncate(f / "config.yaml"), ""),
     "settings altered": (
         lambda f: replace(f / "config.yaml", "momentum: 0.9", "momentum: 0.8"),
-        "its momentum is 0.8, not 0.9",
+        "config.yaml is damaged: it has another checksum",
+    ),
+    "settings of another run": (
+        lambda f: reconfigure(f, seed=1), "its seed is 1, not 0",
     ),
     "other data": (
         lambda f: reconfigure(f, data={"fingerprint": "else", "subset": ""}), "fingerprint is else",

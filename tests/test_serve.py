@@ -44,7 +44,7 @@ def sentence(answer: httpx.Response) -> str:
 
 
 def test_only_this_machine_is_listened_to(server: Served) -> None:
-    assert server.url == f"http://127.0.0.1:{server.port}/"
+    assert server.base == f"http://127.0.0.1:{server.port}/"
     rows = Path("/proc/net/tcp").read_text().splitlines()
     addresses = [row.split()[1] for row in rows if row.split()[3] == "0A"]
     assert f"0100007F:{server.port:04X}" in addresses
@@ -124,13 +124,21 @@ def test_other_pages_change_nothing(server: Served, headers: dict[str, str]) -> 
 
 
 def test_a_link_on_another_page_leads_here(server: Served) -> None:
+    """By way of a page without content, for a browser then sends no cookie."""
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert server.client.get("/", headers=headers).status_code == 200
     assert server.client.get("/api/state", headers=headers).status_code == 403
+    with httpx.Client(base_url=server.base) as stranger:
+        again = stranger.get("/", headers=headers)
+        assert (again.status_code, "url=/" in again.text) == (200, True)
+        assert len(again.text) < 100
+        here = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"}
+        assert stranger.get("/", headers=here).status_code == 401
 
 
-def test_others_need_the_token(serve: Serve, tmp_path: Path) -> None:
-    served = serve(tmp_path / "model", "--host", "0.0.0.0")
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_everybody_needs_the_token(serve: Serve, tmp_path: Path, host: str) -> None:
+    served = serve(tmp_path / "model", "--host", host)
     try:
         port, token = served.port, httpx.URL(served.url).params["token"]
         assert len(token) >= 32
@@ -144,14 +152,18 @@ def test_others_need_the_token(serve: Serve, tmp_path: Path) -> None:
             for wrong in ("", token[:-1], token + "x", "%00", "ä"):
                 assert stranger.get("/", params={"token": wrong}).status_code == 401
             assert stranger.get("/api/state", params={"token": token}).status_code == 401
-            wrong_cookie = {"Cookie": f"rivals-{port}={token[:-1]}"}
-            assert stranger.get("/api/state", headers=wrong_cookie).status_code == 401
+            for wrong in (token, token[:-1], ""):  # the token is not the cookie
+                headers = {"Cookie": f"rivals-{port}={wrong}"}
+                assert stranger.get("/api/state", headers=headers).status_code == 401
+            foreign = {"Host": f"evil.example:{port}"}
+            assert stranger.get("/", params={"token": token}, headers=foreign).status_code == 421
         with httpx.Client(base_url=here) as guest:
             let_in = guest.get("/", params={"token": token})
             assert (let_in.status_code, let_in.headers["location"]) == (303, "/")
             cookie = let_in.headers["set-cookie"]
-            assert "HttpOnly" in cookie
-            assert "SameSite=Lax" in cookie
+            assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+            assert "Max-Age" not in cookie
+            assert token not in cookie
             assert guest.get("/").status_code == 200
             assert guest.get("/api/state").status_code == 200
             crossed = guest.get("/api/state", headers={"Host": f"evil.example:{port}"})
@@ -160,11 +172,42 @@ def test_others_need_the_token(serve: Serve, tmp_path: Path) -> None:
         assert served.stop() == ""
 
 
-def test_a_token_of_ones_own(serve: Serve, tmp_path: Path) -> None:
-    own = "a-token-that-outlives-the-server"
-    served = serve(tmp_path / "model", "--host", "0.0.0.0", env={"RIVALS_TOKEN": own})
+def test_a_token_of_ones_own(serve: Serve, tmp_path: Path, refused: Callable[..., str]) -> None:
+    """From the environment, or from a file, which comes first; its cookie ends with the server."""
+    own, file = "a-token-that-outlives-the-server", tmp_path / "token"
+    served = serve(tmp_path / "model", env={"RIVALS_TOKEN": own})
     assert httpx.URL(served.url).params["token"] == own
+    cookie, port = served.cookie, str(served.port)
     served.stop()
+    file.write_text(f"{own[::-1]}\n")
+    file.chmod(0o644)
+    words = ("serve", "--model", tmp_path / "model", "--port", "0", "--token-file", file)
+    assert "Others may read the token file" in refused(*words)
+    file.chmod(0o600)
+    options = {"env": {"RIVALS_TOKEN": own}}
+    served = serve(tmp_path / "model", "--port", port, "--token-file", str(file), **options)
+    assert httpx.URL(served.url).params["token"] == own[::-1]
+    with httpx.Client(base_url=served.base, headers={"Cookie": cookie}) as yesterday:
+        assert yesterday.get("/api/state").status_code == 401
+    line = Path(f"/proc/{served.process.pid}/cmdline").read_bytes()
+    assert own[::-1].encode() not in line
+    served.stop()
+    file.unlink()
+    assert "token file" in refused(*words)
+
+
+def test_the_token_is_on_no_command_line(serve: Serve, tmp_path: Path) -> None:
+    """The browser is given a file, which only its owner may read, and which is gone at the end."""
+    seen = tmp_path / "seen"
+    see = f"import webbrowser; webbrowser.open = lambda url: open({str(seen)!r}, 'w').write(url)"
+    served = serve(tmp_path / "model", "--open", first=see)
+    opened = until(lambda: seen.exists() and seen.read_text())
+    page = Path(opened.removeprefix("file://"))
+    assert served.url in page.read_text()
+    assert served.url not in opened
+    assert page.stat().st_mode & 0o077 == 0
+    served.stop()
+    assert not page.exists()
 
 
 # Starting it --------------------------------------------------------------------------------------
@@ -246,6 +289,7 @@ def test_a_huge_body_is_refused_before_it_is_there(server: Served) -> None:
     server.ask("PUT", "class", task="huge", name="a")
     most = server.state()["limits"]["picture_bytes"]
     line = f"POST /api/picture?task=huge&name=a HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+    line += f"Cookie: {server.cookie}\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as raw:
         raw.sendall(f"{line}Content-Length: {10**12}\r\n\r\n".encode())
         assert b" 413 " in raw.recv(100)
@@ -264,6 +308,7 @@ def test_a_huge_body_is_refused_before_it_is_there(server: Served) -> None:
     memory = Path(f"/proc/{server.process.pid}/status").read_text()
     peak = int(re.search(r"VmHWM:\s+(\d+)", memory)[1]) // 1024
     assert peak < 250  # MB, and torch is not there yet
+    assert server.state()["collected"] != []
     server.ask("DELETE", "class", task="huge")
 
 

@@ -96,10 +96,22 @@ def test_pictures_of_many_kinds_are_taken() -> None:
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a picture"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a picture"),
         (shape("circle", 0)[:-40], "not a picture"),
-        (claims(20_000, 20_000), "more than 50 million pixels"),
-        (claims(2_000_000_000, 2_000_000_000), "50 million"),
+        (claims(20_000, 20_000), "more than 80 million pixels"),
+        (claims(2_000_000_000, 2_000_000_000), "80 million"),
+        (claims(1, 49_000_000), "a side may have at most 30,000"),
+        (claims(8000, 8000), "takes 266 MB of memory, but 220 is the limit"),
     ],
-    ids=["nothing", "words", "svg", "eps", "half", "many-pixels", "countless-pixels"],
+    ids=[
+        "nothing",
+        "words",
+        "svg",
+        "eps",
+        "half",
+        "many-pixels",
+        "countless-pixels",
+        "long",
+        "heavy",
+    ],
 )
 def test_what_is_no_picture_is_refused_in_a_sentence(data: bytes, found: str) -> None:
     with pytest.raises(RivalsError, match=r"^notes\.txt .*\.$") as refused:

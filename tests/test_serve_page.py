@@ -177,8 +177,12 @@ def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> 
     server.kill()
     other.page.get_by_text("The server does not answer").wait_for()
     server = serve(tmp_path / "model", "--port", str(server.port))
+    other.page.get_by_text("A token is required").wait_for()  # the cookie ended with the server
+    second = other.context.new_page()
+    second.goto(server.url)
+    second.close()
     other.page.get_by_role("heading", name="Learned uploaded").wait_for(timeout=LONG)
-    other.page.get_by_text("The server does not answer").wait_for(state="hidden")
+    other.page.get_by_text("A token is required").wait_for(state="hidden")
     states = until(lambda: [s for _, s in server.trainings()] == ["done", "done"])
     assert states
     done = other.page.locator(".phase").get_by_text("on 2 held-out pictures").text_content()
@@ -232,7 +236,7 @@ def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> 
     heir.get_by_text("Started from the weights of drawn").wait_for(state="detached")
     assert [task["name"] for task in server.state()["tasks"]] == ["uploaded"]
     assert not (tmp_path / "model.collected" / "pictures" / "drawn").exists()
-    assert all(url.startswith((server.url, "blob:")) for url in [*tab.asked, *other.asked])
+    assert all(url.startswith((server.base, "blob:")) for url in [*tab.asked, *other.asked])
     assert [each for each in tab.troubles if "status of 400" not in each] == []
     tab.context.close()
     assert server.stop() == ""
@@ -342,4 +346,38 @@ def test_every_size_and_light(browser: Any, serve: Serve, tmp_path: Path) -> Non
     assert outline == "solid"
     assert tab.troubles == []
     tab.context.close()
+    assert server.stop() == ""
+
+
+def test_a_foreign_model_and_a_link_from_elsewhere(
+    browser: Any, serve: Serve, tmp_path: Path, accepted: Callable[..., str]
+) -> None:
+    """Names are text, whatever they say; the token leaves the address bar on every way."""
+    markup = "<img src=x onerror=alert(1)>"
+    folder = fill(tmp_path / "shapes", 3)
+    (folder / "circle").rename(folder / markup)
+    accepted("learn", folder, "--model", tmp_path / "model", "--epochs", "1", "--json")
+    server = serve(tmp_path / "model")
+    tab = Tab(browser, server)
+    assert tab.page.url == f"{server.base}#teach"
+    tab.open(server, "tasks")
+    tab.page.get_by_text(markup).first.wait_for()
+    tab.open(server, "try")
+    draw(tab.page, "#try canvas", "cross", 3)
+    tab.page.locator(".choices").get_by_text(markup).wait_for(timeout=LONG)
+    assert tab.page.locator("img[src=x]").count() == 0
+    assert tab.troubles == []
+    tab.context.close()
+    context = browser.new_context()
+    page = context.new_page()
+    for address in (server.url, server.base):  # the second one has the cookie, but on another page
+        page.goto("about:blank")
+        page.set_content(f"<a href='{address}'>the page</a>")
+        page.get_by_role("link").click()
+        page.wait_for_selector("body.ready")
+        assert page.url == server.base
+    (cookie,) = context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["expires"]) == (True, "Strict", -1)
+    assert cookie["value"] not in server.url
+    context.close()
     assert server.stop() == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -11,8 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import safetensors.torch
 import torch
+from torch import nn
 
 from rivals.errors import RivalsError
 from rivals.experiment.loop import Run
@@ -20,9 +24,11 @@ from rivals.experiment.results import Results
 from rivals.experiment.run_folder import RunFolder
 from rivals.experiment.run_settings import resolve
 from rivals.experiment.start import prepare
+from rivals.io.checksum import BLANK, has_checksum, with_checksum
+from rivals.io.files import digest
 from rivals.seeds import Seed
 from rivals.streams.stream import Stream, StreamItem, streams
-from rivals.tickets.ticket import Ticket
+from rivals.tickets.ticket import Ticket, check_ticket
 from toys import lessons, make, teach
 
 NASTY = ["../x", "a/b", "a", ".", "..", "/etc", "a%2Fb", "a b", "x.y", "ä\n", "~", "-r"]
@@ -39,8 +45,16 @@ def digits(seed: int = 0) -> Stream:
 
 
 def edit(folder: Path, **changes: Any) -> None:
+    """Change ticket.json with care: its checksum fits again, where it still has one."""
     facts = json.loads((folder / "ticket.json").read_text())
-    (folder / "ticket.json").write_text(json.dumps({**facts, **changes}))
+    write(folder, {**facts, **changes})
+
+
+def write(folder: Path, facts: dict[str, Any]) -> None:
+    text, weights = json.dumps(facts).encode(), (folder / "weights.safetensors").read_bytes()
+    if has_checksum(text):
+        text = with_checksum(text, weights)
+    (folder / "ticket.json").write_bytes(text)
 
 
 def test_a_ticket_runs_without_its_model(folder: Path, finished: Path) -> None:
@@ -113,14 +127,14 @@ def test_truncated_and_missing_files_are_refused(folder: Path) -> None:
     with pytest.raises(RivalsError, match="is damaged: it is not valid JSON"):
         Ticket.load(folder)
     facts.unlink()
-    with pytest.raises(RivalsError, match="Could not read the ticket"):
+    with pytest.raises(RivalsError, match=r"The ticket .* cannot be read \(No such file"):
         Ticket.load(folder)
 
 
-@pytest.mark.parametrize("version", [2, 0, None, "1"])
+@pytest.mark.parametrize("version", [3, 0, None, "1", 1.5, True])
 def test_another_format_is_refused(version: object, folder: Path) -> None:
     edit(folder, format=version)
-    with pytest.raises(RivalsError, match=f"has format {version}, and this version reads 1"):
+    with pytest.raises(RivalsError, match=f"has format {version}, and this version reads 1 and 2"):
         Ticket.load(folder)
 
 
@@ -139,8 +153,8 @@ def test_an_unknown_layer_is_refused(folder: Path) -> None:
 def test_a_missing_fact_is_refused(key: str, folder: Path) -> None:
     facts = json.loads((folder / "ticket.json").read_text())
     del facts[key]
-    (folder / "ticket.json").write_text(json.dumps(facts))
-    with pytest.raises(RivalsError, match="damaged"):
+    write(folder, facts)
+    with pytest.raises(RivalsError, match="altered" if key == "sha256" else "damaged"):
         Ticket.load(folder)
 
 
@@ -159,6 +173,171 @@ def test_an_architecture_that_does_not_fit_its_weights_is_refused(folder: Path) 
     edit(folder, architecture=facts["architecture"])
     with pytest.raises(RivalsError, match="damaged"):
         Ticket.load(folder)
+
+
+# What comes from elsewhere ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["task", "classes", "preprocessing", "input_shape", "architecture",
+                                 "winners", "accuracy", "format"])  # fmt: skip
+def test_every_fact_is_under_the_checksum(key: str, folder: Path) -> None:
+    facts = json.loads((folder / "ticket.json").read_text())
+    value = facts[key]
+    facts[key] = {
+        "task": "other", "preprocessing": {**facts["preprocessing"], "scale": 255.0}, "format": 1,
+        "input_shape": [1, 4, 16], "accuracy": 99.9,
+    }.get(key) or value[::-1]  # fmt: skip
+    assert facts[key] != value
+    (folder / "ticket.json").write_text(json.dumps(facts))
+    with pytest.raises(RivalsError, match="were altered: checksums differ"):
+        Ticket.load(folder)
+
+
+def test_a_ticket_of_0_1_is_still_read(folder: Path) -> None:
+    ticket = Ticket.load(folder)
+    assert check_ticket(folder)[-1] == "The checksum over ticket.json and the weights fits."
+    facts = json.loads((folder / "ticket.json").read_text())
+    facts |= {"format": 1, "sha256": digest((folder / "weights.safetensors").read_bytes())}
+    (folder / "ticket.json").write_text(json.dumps(facts))
+    assert Ticket.load(folder).fingerprint() == ticket.fingerprint()
+    assert "Only its weights have a checksum" in check_ticket(folder)[-1]
+
+
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "infinite accuracy": {"accuracy": float("inf")},
+    "too few classes": {"classes": ["0", "1"]},
+    "no classes": {"classes": []},
+    "classes that are numbers": {"classes": [0, 1, 2, 3, 4]},
+    "one text of classes": {"classes": "01234"},
+    "a huge image": {"input_shape": [4096, 4096, 4096]},
+    "an image of nothing": {"input_shape": [1, 0, 8]},
+    "a scale of nothing": {"preprocessing": {"scale": 0, "mean": [0.5], "std": [0.5]}},
+    "a negative deviation": {"preprocessing": {"scale": 1, "mean": [0.5], "std": [-0.5]}},
+    "a scale of almost nothing": {"preprocessing": {"scale": 1e-200, "mean": [0], "std": [1e-200]}},
+    "two means": {"preprocessing": {"scale": 1, "mean": [0.5, 0.5], "std": [0.5, 0.5]}},
+    "winners in words": {"winners": [["x"]]},
+    "a thousand layers": {"architecture": [{"name": "a", "op": "relu"}] * 3000},
+    "one name twice": {"architecture": [{"name": "a", "op": "flatten"}] * 2},
+}
+
+
+@pytest.mark.parametrize("change", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_impossible_facts_are_refused(change: dict[str, Any], folder: Path) -> None:
+    edit(folder, **change)
+    with pytest.raises(RivalsError, match=r"\A[^\n]*damaged[^\n]*\Z"):
+        Ticket.load(folder)
+
+
+def test_1e999_is_not_a_number(folder: Path) -> None:
+    text = re.sub(r'"accuracy": [\d.]+', '"accuracy": 1e999', (folder / "ticket.json").read_text())
+    write(folder, json.loads(text.replace("1e999", "7")))
+    text = (folder / "ticket.json").read_text().replace('"accuracy": 7', '"accuracy": 1e999')
+    data = (folder / "weights.safetensors").read_bytes()
+    (folder / "ticket.json").write_bytes(with_checksum(text.encode(), data))
+    with pytest.raises(RivalsError, match="a number is not finite"):
+        Ticket.load(folder)
+
+
+@pytest.fixture(scope="module")
+def convolutional(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ticket with convolutions and pooling. Only to be copied."""
+    lesson, place = lessons(1)[0], tmp_path_factory.mktemp("convolutional") / "ticket"
+    method = make(network={"architecture": "lenet", "units": 4}, epochs=1)
+    teach(method, lesson.task)
+    known, task = method.known[lesson.task.name], lesson.task.name
+    Ticket(method.ticket(task), task, known.classes, known.preprocessing, (1, 8, 8)).save(place)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("word", "change"),
+    [("conv2d", {"padding": -1}), ("conv2d", {"padding": 10**9}), ("conv2d", {"stride": 0}),
+     ("conv2d", {"stride": 10**12}), ("conv2d", {"padding": True}), ("conv2d", {"padding": "1"}),
+     ("max_pool", {"kernel_size": 0}), ("max_pool", {"stride": -2}), ("max_pool", {"padding": 5}),
+     ("max_pool", {"kernel_size": 100}), ("linear", {"from": []}),
+     ("linear", {"from": ["images", "images"]})],
+)  # fmt: skip
+def test_layers_with_impossible_numbers(
+    word: str, change: dict[str, Any], convolutional: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(convolutional, tmp_path / "ticket"))
+    Ticket.load(folder)
+    facts = json.loads((folder / "ticket.json").read_text())
+    next(node for node in facts["architecture"] if node["op"] == word).update(change)
+    edit(folder, architecture=facts["architecture"])
+    with pytest.raises(RivalsError, match=r"\A[^\n]*damaged[^\n]*\Z"):
+        Ticket.load(folder)
+
+
+def test_nested_and_special_files_are_refused(folder: Path) -> None:
+    facts, weights = folder / "ticket.json", folder / "weights.safetensors"
+    kept, data = facts.read_bytes(), weights.read_bytes()
+    for text in (b'{"format": ' + b"[" * 200_000, b'{"format":' + b"[" * 99 + b"]" * 99 + b"}"):
+        facts.write_bytes(text)
+        with pytest.raises(RivalsError, match="is damaged"):
+            Ticket.load(folder)
+    for path, whole in ((facts, kept), (weights, data)):
+        path.unlink()
+        path.symlink_to("/dev/zero")
+        with pytest.raises(RivalsError, match="it is a link"):
+            Ticket.load(folder)
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(RivalsError, match="not a regular file"):
+            Ticket.load(folder)
+        path.unlink()
+        path.write_bytes(whole)
+    Ticket.load(folder)
+
+
+def sealed(folder: Path, weights: bytes) -> None:
+    """Put other weights into the folder, under a checksum that fits."""
+    (folder / "weights.safetensors").write_bytes(weights)
+    edit(folder)
+
+
+def test_a_huge_header_of_weights_is_refused(folder: Path) -> None:
+    """60 MB of names took 1.8 GB."""
+    many = {f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(30_000)}
+    header = json.dumps(many).encode()
+    sealed(folder, len(header).to_bytes(8, "little") + header)
+    with pytest.raises(RivalsError, match="the header of the weights is too long"):
+        Ticket.load(folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(value: float, folder: Path) -> None:
+    tensors = safetensors.torch.load((folder / "weights.safetensors").read_bytes())
+    next(iter(tensors.values())).view(-1)[0] = value
+    sealed(folder, safetensors.torch.save(tensors))
+    with pytest.raises(RivalsError, match="a weight is not finite"):
+        Ticket.load(folder)
+
+
+def test_scores_that_are_not_finite_are_no_class(folder: Path) -> None:
+    ticket = Ticket.load(folder)
+    ticket.network.get_submodule(_last(ticket)).bias[0] = float("nan")
+    with pytest.raises(RivalsError, match="numbers that are not finite, which is no class"):
+        ticket.predict(np.zeros((8, 8), np.uint8))
+    method = teach(make(epochs=1), lessons(1)[0].task)
+    predictor = method.predictor()
+    predictor.tickets[0].get_submodule(_last(predictor)).bias.data[0] = float("inf")
+    with pytest.raises(RivalsError, match="numbers that are not finite, which is no class"):
+        predictor.predict(lessons(1)[0].test.images)
+
+
+def _last(owner: Any) -> str:
+    network = owner.network if isinstance(owner, Ticket) else owner.tickets[0]
+    return [name for name, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
+
+
+def test_the_checksum_has_one_place() -> None:
+    whole = with_checksum(b'{"sha256": "' + BLANK.encode() + b'"}', b"weights")
+    assert has_checksum(whole)
+    with pytest.raises(RivalsError, match="not one field"):
+        with_checksum(whole + whole)
+    with pytest.raises(RivalsError, match="not one field"):
+        with_checksum(b"{}")
 
 
 def test_no_name_leads_out_of_the_folder(

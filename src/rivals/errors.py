@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+
+OPTION = re.compile(r"(?<!\S)--([a-z][a-z-]*)")
+ARGUMENTS = {"augment": "augmentation"}  # options that have another name in Python
 
 
 class RivalsError(Exception):
     """The user's mistake or the machine's limit, in one sentence; the command line exits with 2.
+
+    Sentences are written with the options of the command line. In Python they name the arguments:
+    `--epochs` becomes `epochs`, but for commands in backquotes.
 
     >>> import rivals
     >>> try:
@@ -16,6 +24,31 @@ class RivalsError(Exception):
     ...     print(error)
     There is no method named 'twtta'; did you mean twta?
     """
+
+    _on_command_line = False
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if RivalsError._on_command_line:
+            return text
+        parts = text.split("`")  # every second one is a command
+        parts[::2] = [OPTION.sub(_argument, part) for part in parts[::2]]
+        return "`".join(parts)
+
+
+def _argument(option: re.Match[str]) -> str:
+    name = option[1].rstrip("-")
+    return ARGUMENTS.get(name, name.replace("-", "_"))
+
+
+@contextlib.contextmanager
+def command_line() -> Iterator[None]:
+    """Until the end of the block, errors name options, for whoever reads them has a terminal."""
+    before, RivalsError._on_command_line = RivalsError._on_command_line, True
+    try:
+        yield
+    finally:
+        RivalsError._on_command_line = before
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error: somebody asked for it

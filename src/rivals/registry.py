@@ -1,23 +1,54 @@
-"""A registry is a dictionary and a decorator; a missing name is answered with the nearest ones."""
+"""A registry is a dictionary and a decorator; a missing name is answered with the nearest ones.
+
+Importing a module runs it. A name `module:name` is therefore imported only inside a block of
+`imports_allowed`, which the command line and `rivals.run` open for the names that they are given.
+The same name in a run folder, a grid file or a model is refused.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from rivals.errors import RivalsError, unknown
 
 Entry = TypeVar("Entry")
+_allowed: ContextVar[frozenset[str]] = ContextVar("allowed imports", default=frozenset())
+
+
+@contextmanager
+def imports_allowed(names: Iterable[object]) -> Iterator[None]:
+    """Inside the block, registries import those of `names` that are `module:name`.
+
+    >>> from rivals.registry import Registry, imports_allowed
+    >>> with imports_allowed(["math:sqrt"]):
+    ...     Registry("function")["math:sqrt"](9)
+    3.0
+    """
+    named = {name for name in names if isinstance(name, str) and ":" in name}
+    token = _allowed.set(_allowed.get() | named)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def allowed_imports() -> list[str]:
+    """The names that may be imported here, to hand them on to another process."""
+    return sorted(_allowed.get())
 
 
 class Registry(Generic[Entry]):
     """Named entries of one kind: `@methods.register("gem")` adds, `methods["gem"]` finds.
 
     `modules` says in which module a name is registered; that module is imported when the name is
-    asked for. `methods["my_module:MyMethod"]` finds an entry that is not registered.
+    asked for. `my_module:MyMethod` finds an entry that is not registered, where that is allowed:
+    see `imports_allowed`.
 
     >>> import rivals
     >>> rivals.methods["twta"].__name__
@@ -51,6 +82,11 @@ class Registry(Generic[Entry]):
 
     def _imported(self, name: str) -> Entry:
         """An entry named `module:name`; the module may lie in the working folder."""
+        if name not in _allowed.get():
+            raise RivalsError(
+                f"The {self.kind} '{name}' is a module to be imported, and a file alone cannot ask "
+                f"for that; if you trust the module, add --allow-import {name}."
+            )
         module, _, attribute = name.partition(":")
         sys.path.insert(0, str(Path.cwd()))
         try:

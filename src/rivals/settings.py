@@ -13,13 +13,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from rivals.errors import RivalsError, unknown
+from rivals.io.reading import parse_yaml
 
 Own = TypeVar("Own", bound="Settings")
+LONGEST_NUMBER = 100  # characters of a number or a truth value that is given as text
 
 
 class Settings(BaseModel):
@@ -61,10 +62,10 @@ class Settings(BaseModel):
         if get_origin(hint) is Literal and isinstance(value, str):
             return next((word for word in get_args(hint) if str(word) == value), value)
         if hint in (int, float, bool):
-            if isinstance(value, str):
-                with contextlib.suppress(yaml.YAMLError):
-                    read = yaml.safe_load(value)
-                    value = value if read is None else read
+            if isinstance(value, str) and len(value) <= LONGEST_NUMBER:
+                with contextlib.suppress(RivalsError, UnicodeError):
+                    read = parse_yaml(value.encode(), "")
+                    value = read if isinstance(read, int | float) else value
             if isinstance(value, bool) != (hint is bool):
                 raise ValueError("a truth value where a number belongs, or the other way round")
         return value
@@ -146,7 +147,7 @@ def _items(value: Any) -> Any:
     """`16-48-400`, `16,48,400`, `[16, 48, 400]`, `(16, 48, 400)` or one number as a list."""
     if isinstance(value, str):
         inside = value.strip().strip("[]()").strip()
-        return re.split(r"\s*,\s*|(?<=\d)-", inside) if inside else []
+        return [item.strip() for item in re.split(r",|(?<=\d)-", inside)] if inside else []
     return value if isinstance(value, list | tuple) else [value]
 
 

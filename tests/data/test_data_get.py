@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rivals.errors import RivalsError
-from rivals.streams.data.catalogue import DownloadSource
+from rivals.streams.data.catalogue import CATALOGUE, DownloadSource
 from rivals.streams.data.download import fetch
 
 CONTENT = hashlib.shake_128(b"rivals").digest(300_000)
@@ -150,6 +150,23 @@ def test_without_a_published_md5_the_size_decides(root: Path, server: Plan) -> N
         fetch(source, root, server.url)
     server.content = CONTENT
     assert fetch(source, root, server.url)
+
+
+def test_sha256_decides_where_it_is_known(root: Path, server: Plan) -> None:
+    """Two files can be made with one MD5, so a right one is not enough."""
+    source = replace(SOURCE, sha256=hashlib.sha256(CONTENT + b"x").hexdigest())
+    with pytest.raises(RivalsError, match=r"SHA-256 .* instead of .* so it was deleted"):
+        fetch(source, root, server.url)
+    assert left(root) == []
+    assert fetch(replace(source, sha256=hashlib.sha256(CONTENT).hexdigest()), root, server.url)
+
+
+def test_official_files_come_over_https_with_sha256() -> None:
+    """But for two sources, which offer http alone; one of them publishes no checksum."""
+    plain = {each.name for each in CATALOGUE for s in each.sources if s.url.startswith("http:")}
+    unsure = {each.name for each in CATALOGUE for s in each.sources if len(s.sha256) != 64}
+    assert plain == {"svhn", "notmnist"}
+    assert unsure == {"notmnist"}
 
 
 @pytest.mark.parametrize(("status", "text"), [(404, "404 Not Found"), (503, "503 Service Unav")])

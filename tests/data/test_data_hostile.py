@@ -8,7 +8,9 @@ import os
 import pickle
 import re
 import tarfile
+import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -163,6 +165,45 @@ def mat_wrong_type(root: Path) -> None:
     releases.svhn(root, X=np.zeros((32, 32, 3, 40)), y=np.ones((40, 1)))
 
 
+def mat_of_cells(root: Path) -> None:
+    cells = np.empty((32, 32, 3, 1), object)
+    cells.fill(0)
+    releases.svhn(root, X=cells, y=np.ones((1, 1)))
+
+
+def mat_bomb(root: Path) -> None:
+    """330 MB of zeros, which take 1.5 MB."""
+    releases.svhn(root)
+    packer, zeros = zlib.compressobj(1), bytes(2**20)
+    data = b"".join([*(packer.compress(zeros) for _ in range(330)), packer.flush()])
+    path = root / "svhn/train_32x32.mat"
+    path.write_bytes(path.read_bytes()[:128] + np.array((15, len(data)), "<u4").tobytes() + data)
+
+
+def zip_of_many_names(root: Path) -> None:
+    """An index of 70 MB, of which zipfile would make a gigabyte of objects."""
+    entry = b"PK\x01\x02" + bytes(24) + b"\1\0" + bytes(16) + b"a"
+    index = entry * 1_500_000
+    end = np.array((0, 0xFFFFFFFF, len(index), 0), "<u4").tobytes() + b"\0\0"
+    (root / TINY).write_bytes(index + b"PK\x05\x06" + end)
+
+
+def tar_of_a_large_member(root: Path) -> None:
+    info = tarfile.TarInfo("cifar-100-python/train")
+    info.size = 200 * 2**20
+    header = info.tobuf()
+    noise = np.random.default_rng(0).bytes(2**21)  # large enough for the ratio of packed bytes
+    (root / CIFAR).write_bytes(gzip.compress(header + noise, 1))
+
+
+def pipe(root: Path) -> None:
+    os.mkfifo(root / CIFAR)
+
+
+def device(root: Path) -> None:
+    (root / CIFAR).symlink_to("/dev/zero")
+
+
 def mat_cut(root: Path) -> None:
     releases.svhn(root)
     path = root / "svhn/train_32x32.mat"
@@ -307,7 +348,13 @@ CASES = [
     (cifar_missing_class, "cifar-100", r"no train image of class 'kind99'"),
     (mat_wrong_shape, "svhn", r"holds X 32×32×1×40, y 40×1, but X 32×32×3×n and y n×1"),
     (mat_wrong_labels, "svhn", r"labels from 0 to 2, but 1 to 10"),
-    (mat_wrong_type, "svhn", r"X of type float64"),
+    (mat_wrong_type, "svhn", r"X of type double and y of type double"),
+    (mat_of_cells, "svhn", r"X of type cell and y of type double"),
+    (mat_bomb, "svhn", r"unpacks to more than [\d,]+ bytes"),
+    (zip_of_many_names, "tiny-imagenet", r"has 'index' of 70,500,000 bytes"),
+    (tar_of_a_large_member, "cifar-100", r"'cifar-100-python/train' of 209,715,200 bytes"),
+    (pipe, "cifar-100", r"is neither a file nor a folder"),
+    (device, "cifar-100", r"is neither a file nor a folder"),
     (mat_cut, "svhn", r"holds X 32×32×3×40, but X 32×32×3×n and y n×1 were expected"),
     (mat_cut_late, "svhn", r"is not a readable MATLAB 5 file"),
     (mat_no_mat, "svhn", r"is not a readable MATLAB 5 file"),
@@ -340,8 +387,13 @@ def test_one_sentence_and_a_clean_cache(
     root: Path, make: Callable[[Path], None], name: str, sentence: str
 ) -> None:
     make(root)
-    with pytest.raises(RivalsError, match=sentence) as caught:
-        load(name)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RivalsError, match=sentence) as caught:
+            load(name)
+        assert tracemalloc.get_traced_memory()[1] < 150e6
+    finally:
+        tracemalloc.stop()
     text = str(caught.value)
     assert text.endswith(".")
     assert "\n" not in text
@@ -383,3 +435,43 @@ def test_pickles_that_reach_for_more(data: bytes) -> None:
 def test_fortran_order_and_byte_order_survive() -> None:
     array = np.asfortranarray(np.arange(6, dtype=">u2").reshape(2, 3))
     assert np.array_equal(pickles.read(pickle.dumps({"data": array}, 2), "b")["data"], array)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"\x80\x02B\xff\xff\xff\x7f.", "not a readable pickle"),  # 2 GB of bytes
+        (b"\x80\x02T\xff\xff\xff\x7f.", "not a readable pickle"),
+        (b"\x80\x04\x8e\0\0\0\0\1\0\0\0.", "not a readable pickle"),  # 4 GB
+        (b"\x80\x04\x95\xff\xff\xff\x7f\0\0\0\0N.", "not a readable pickle"),  # a frame
+        (b"\x80\x02\x8b\xff\xff\xff\x7f.", "not a readable pickle"),  # a number
+        (b"\x80\x02Nr\xff\xff\xff\x0f.", "a memo of more values than it has"),
+        (b"\x80\x02Np99999999\n.", "a memo of more values than it has"),
+        (b"\x80\x02" + b"}" * 1_200_000 + b".", "more than 1,000,000 instructions"),
+        (
+            b"\x80\x02(X\x00\x00\x04\x00" + b"a" * 2**18 + b"q\x010"
+            + b"c_codecs\nencode\nh\x01X\x06\x00\x00\x00latin1\x86R" * 2000 + b"l.",
+            "the same text many times",
+        ),
+    ],
+    ids=["bytes", "string", "bytes8", "frame", "long", "memo", "text memo", "dicts", "encode"],
+)  # fmt: skip
+def test_pickles_that_ask_for_memory(data: bytes, sentence: str) -> None:
+    """Nine bytes once took two gigabytes."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(RivalsError, match=sentence):
+            pickles.read(data, "batch")
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("protocol", range(5))
+def test_pickles_of_every_protocol_are_read(protocol: int) -> None:
+    content = {"data": np.arange(12, dtype=np.uint8).reshape(3, 4), "labels": [1, 2, 3] * 500,
+               "names": [f"name {number}" for number in range(600)], "x": [2**70, 0.5]}  # fmt: skip
+    read = pickles.read(pickle.dumps(content, protocol), "batch")
+    assert read["data"].tolist() == content["data"].tolist()
+    assert read["labels"] == content["labels"]
+    assert len(read["names"]) == 600

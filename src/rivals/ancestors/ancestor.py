@@ -3,8 +3,7 @@
     tiny.safetensors    layer0.weight, layer0.norm.scale …, and the covariance of its features
     tiny.json           its card: shape, data, accuracy, the command that made it, a checksum
 
-`tiny` and `small` come with the package. A model names its ancestor by the checksum and does not
-store it. Another ancestor is a folder with the two files, called `ancestor`.
+`tiny` comes with the package. A model names its ancestor by the checksum and does not store it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
 
 PLACE = Path(__file__).parent
-SHIPPED = ("tiny", "small")
+SHIPPED = ("tiny",)
 NO_ANCESTOR = "none"  # what a user says to start from random weights
 LARGEST = 64 * 2**20  # bytes of an ancestor
 
@@ -70,14 +69,6 @@ def shipped(name: str) -> Ancestor:
     if name not in SHIPPED:
         raise unknown("ancestor", name, SHIPPED)
     return _read(PLACE / f"{name}.safetensors", PLACE / f"{name}.json", name)
-
-
-def find(name: str) -> Ancestor:
-    """The ancestor that a user asks for: `tiny`, `small`, or a folder."""
-    folder = Path(name)
-    if name not in SHIPPED and folder.is_dir():
-        return _read(folder / "ancestor.safetensors", folder / "ancestor.json", str(folder))
-    return shipped(name)
 
 
 def _read(file: Path, card: Path, name: str) -> Ancestor:

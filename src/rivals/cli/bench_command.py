@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -17,18 +17,17 @@ if TYPE_CHECKING:
 
 def bench(
     suite: Annotated[
-        str, typer.Option(help="train, memory, tickets, growth, load, deploy, or all.")
+        str, typer.Option(help="train, memory, tickets, growth, load, deploy, serve, or all.")
     ] = "all",
     repeat: Annotated[int, typer.Option(help="Repetitions; medians are shown.")] = 15,
     as_json: JsonOption = False,
 ) -> int:
     """Measure the cost of training, tickets and memory. Each value has a target."""
-    from rich.console import Console
-
+    from rivals.cli.terminal import Terminal
     from rivals.experiment.bench.machine import machine
     from rivals.experiment.bench.suites import measure
 
-    progress = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    progress = Terminal(stderr=True)
     rows = []
     for row in measure(suite, repeat):
         rows.append(row)
@@ -37,9 +36,9 @@ def bench(
     facts = machine()
     facts["threads"] = 1  # of torch, while it was measured
     if as_json:
-        typer.echo(json.dumps({"machine": facts, "rows": [row.to_dict() for row in rows]}))
+        echo_json({"machine": facts, "rows": [row.to_dict() for row in rows]})
     else:
-        show(Console(highlight=False, markup=False, emoji=False), facts, rows)
+        show(Terminal(), facts, rows)
     return 0
 
 

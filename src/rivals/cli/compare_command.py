@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import (
+    AllowImportOption,
     DataOption,
     JsonOption,
     SaveOption,
@@ -62,6 +63,7 @@ def compare(
         str | None, typer.Option(help="Where to train: cpu (default), cuda, mps or auto.")
     ] = None,
     save_every: SaveOption = 30.0,
+    allow_import: AllowImportOption = None,
     bands: Annotated[
         Path | None,
         typer.Option(metavar="FILE.csv", help="Write expected and measured values as a table."),
@@ -74,20 +76,24 @@ def compare(
     from rivals.experiment.grid.comparison import run_grid
     from rivals.experiment.grid.expectations import as_rows, verdicts
     from rivals.experiment.grid.variants import variants
+    from rivals.registry import imports_allowed
 
     options = {"benchmarks": benchmarks, "methods": methods, "seeds": seeds, "preset": preset}
-    runs = _planned(grid, {**options, "set": set_ or None, "on": on, "device": device})
-    use_data_folder(data)
-    folder = (out or Path("runs") / (grid.stem if grid else "compare")).absolute()
-    screen, stop = CompareScreen(runs, folder, quiet=as_json), StopRequest()
-    if seeds is not None:
-        screen.explain_seeds(seeds)
-    # Ray prints to standard output, which must hold nothing but JSON.
-    quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
-    with stop, screen.opened(), quiet:
-        comparison = run_grid(
-            runs, folder, workers, engine, address, save_every, screen, stop.asked
-        )
+    # What is named here may be imported; what a grid file names needs --allow-import.
+    words = [word for text in (benchmarks, methods, *(set_ or [])) for word in _parts(text)]
+    with imports_allowed([*(allow_import or []), *words]):
+        runs = _planned(grid, {**options, "set": set_ or None, "on": on, "device": device})
+        use_data_folder(data)
+        folder = (out or Path("runs") / (grid.stem if grid else "compare")).absolute()
+        screen, stop = CompareScreen(runs, folder, quiet=as_json), StopRequest()
+        if seeds is not None:
+            screen.explain_seeds(seeds)
+        # Ray prints to standard output, which must hold nothing but JSON.
+        quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
+        with stop, screen.opened(), quiet:
+            comparison = run_grid(
+                runs, folder, workers, engine, address, save_every, screen, stop.asked
+            )
     outcomes = [comparison.outcomes[run] for run in runs]
     found, rows = verdicts(runs, folder), variants(outcomes)
     if bands is not None:
@@ -101,7 +107,7 @@ def compare(
             "busy_percent": round(comparison.busy, 1),
             "bands": as_rows(found),
         }
-        typer.echo(json.dumps(whole))
+        echo_json(whole)
     else:
         workers_used = comparison.engine.workers
         screen.report(outcomes, comparison.wall, comparison.busy, workers_used)
@@ -112,6 +118,11 @@ def compare(
         return 130
     failed = any(outcome.status == "failed" for outcome in outcomes)
     return int(failed or not all(verdict.holds for verdict in found))
+
+
+def _parts(text: str | None) -> list[str]:
+    """The words of `a,b` and `key=value`."""
+    return [word.strip() for word in (text or "").replace("=", ",").split(",")]
 
 
 def _write_bands(path: Path, rows: list[dict[str, str]]) -> None:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
+
+from rivals.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from rivals.experiment.grid.comparison import Outcome
@@ -23,10 +24,7 @@ class CompareScreen:
     """Progress bars on a terminal; elsewhere a line for each run that ends."""
 
     def __init__(self, runs: list[PlannedRun], out: Path, quiet: bool = False) -> None:
-        self.console = Console(quiet=quiet, highlight=False, markup=False, emoji=False)
-        self.messages = Console(
-            stderr=True, quiet=quiet, highlight=False, markup=False, emoji=False
-        )
+        self.console, self.messages = Terminal(quiet=quiet), Terminal(stderr=True, quiet=quiet)
         self.interactive = self.console.is_terminal and not quiet
         self.runs, self.out = runs, out
         kinds = dict.fromkeys(run.on for run in runs)
@@ -111,11 +109,10 @@ class CompareScreen:
         self.console.print(f"{len(outcomes)} runs: {counts}{spent}.", soft_wrap=True)
         for outcome in outcomes:
             if outcome.status == "failed":
-                self.messages.print(
-                    f"{outcome.run.folder} failed: {outcome.reason}\n"
-                    f"  alone: {outcome.run.command(self.out)}",
-                    soft_wrap=True,
-                )
+                failed = f"{outcome.run.folder} failed: {outcome.reason}"
+                self.messages.print(failed, soft_wrap=True)
+                alone = outcome.run.command(self.out)
+                self.messages.print(f"  alone: {alone}", soft_wrap=True)
 
     def next_step(self, outcomes: list[Outcome]) -> None:
         """What to do now."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rivals.cli.echo import echo, echo_json
 from rivals.cli.options import DataOption, JsonOption
 
 if TYPE_CHECKING:
@@ -43,28 +44,25 @@ def _facts(status: Status) -> dict[str, Any]:
 
 def _print(found: list[Status], as_json: bool, thorough: bool) -> None:
     if as_json:
-        import json
-
-        typer.echo(json.dumps([_facts(status) for status in found], indent=1, ensure_ascii=False))
+        echo_json([_facts(status) for status in found], indent=1)
         return
     for status in found:
         state = status.state
         if thorough and state in ("complete", "subset"):
             state += ", official files" if status.official else ", not the official bytes"
-        typer.echo(f"{status.dataset.name:<14} {state}")
+        echo(f"{status.dataset.name:<14} {state}")
         if status.note:
-            typer.echo(f"               {status.note.removeprefix(f'{status.dataset.title}: ')}")
+            echo(f"               {status.note.removeprefix(f'{status.dataset.title}: ')}")
         if status.root is not None and status.state != "broken":
-            typer.echo(
+            echo(
                 f"               {status.train:,} training and {status.test:,} test images in "
                 f"{status.root}"
             )
         if not thorough:
-            typer.echo(f"               {status.dataset.home} ({status.dataset.terms})")
+            echo(f"               {status.dataset.home} ({status.dataset.terms})")
     if not thorough:
-        typer.echo(
-            "\n`rivals data get NAME` downloads one, `rivals data check` verifies the local files."
-        )
+        echo()
+        echo("`rivals data get NAME` downloads one, `rivals data check` verifies the local files.")
 
 
 @app.callback(invoke_without_command=True)
@@ -93,11 +91,9 @@ def get_data(
     entry = dataset(name)
     files = [str(path) for path in get(entry)]
     if json:
-        import json as writer
-
-        typer.echo(writer.dumps({"name": name, "files": files}, indent=1))
+        echo_json({"name": name, "files": files}, indent=1)
     else:
-        typer.echo(f"{entry.title} is here: {', '.join(files)}. Terms: {entry.terms}.")
+        echo(f"{entry.title} is here: {', '.join(files)}. Terms: {entry.terms}.")
 
 
 @app.command("check")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rivals.cli.options import DataOption, JsonOption, use_data_folder
+from rivals.cli.echo import echo_json
+from rivals.cli.options import AllowImportOption, DataOption, JsonOption, use_data_folder
 from rivals.cli.stop_signals import sigterm_as_exception
+from rivals.io.reading import printable
 
 if TYPE_CHECKING:
     from rivals.deploy.exported import Exported
+
+LINE = 10_000  # characters of a path, at most
 
 
 def export(
@@ -42,16 +45,18 @@ def export(
         typer.Option("--all-tasks", help="All tickets in one file, which also finds the task."),
     ] = False,
     data: DataOption = None,
+    allow_import: AllowImportOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Write a ticket as a file for a device. It is kept only if its answers are the same."""
     from rivals.deploy.exporting import export_from
+    from rivals.registry import imports_allowed
 
     use_data_folder(data)
-    with sigterm_as_exception():
+    with sigterm_as_exception(), imports_allowed(allow_import or []):
         exported = export_from(model, out, to, task, images, float_input, all_tasks)
     if as_json:
-        typer.echo(json.dumps(exported.to_dict()))
+        echo_json(exported.to_dict())
     else:
         show(exported)
     return 0
@@ -59,17 +64,18 @@ def export(
 
 def show(exported: Exported) -> None:
     """The file, its size, and how its answers compare with the ticket's."""
-    from rich.console import Console
     from rich.table import Table
+
+    from rivals.cli.terminal import Terminal
 
     parity = exported.parity
     table = Table(show_header=False)
-    table.add_row("file", str(exported.path), "")
+    table.add_row("file", printable(str(exported.path), LINE), "")
     table.add_row("bytes", f"{exported.bytes:,}", "")
     if exported.int8 is not None:
         table.add_row("as int8", f"{100 * exported.int8:.1f} %", "of the weights")
     one = len(exported.tasks) == 1
-    table.add_row("task" if one else "tasks", ", ".join(exported.tasks), "")
+    table.add_row("task" if one else "tasks", printable(", ".join(exported.tasks)), "")
     table.add_row("largest difference", f"{parity.difference:.1e}", "in probability")
     same = f"{100 * parity.agreement:.2f} %"
     table.add_row(
@@ -79,6 +85,6 @@ def show(exported: Exported) -> None:
         images = f"of {parity.held:,} test images{'' if one else ', task unknown'}"
         table.add_row("accuracy before", f"{parity.before:.1f} %", images)
         table.add_row("accuracy after", f"{parity.after:.1f} %", images)
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Terminal()
     console.print(table)
-    console.print(f"Compared on {parity.source}.", soft_wrap=True)
+    console.print(f"Compared on {printable(parity.source, LINE)}.", soft_wrap=True)

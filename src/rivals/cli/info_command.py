@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import JsonOption
 from rivals.errors import RivalsError
 
@@ -42,7 +43,10 @@ def info(
             "with the name of a method; give one of them."
         )
     if settings is not None:
-        facts = settings_facts(settings)
+        from rivals.registry import imports_allowed
+
+        with imports_allowed([settings]):
+            facts = settings_facts(settings)
     else:
         assert path is not None
         from rivals.model.folder_kind import folder_kind
@@ -50,14 +54,14 @@ def info(
         read = {"ticket": ticket_facts, "run": run_facts, "model": model_facts}
         facts = read[folder_kind(path)](path)
     if as_json:
-        typer.echo(json.dumps(facts))
+        echo_json(facts)
         return 0
-    from rich.console import Console
+    from rivals.cli.terminal import Terminal
 
     show = {
         "settings": show_settings, "ticket": show_ticket, "run": show_run, "model": show_model,
     }  # fmt: skip
-    show[facts["kind"]](facts, Console(highlight=False, markup=False, emoji=False))
+    show[facts["kind"]](facts, Terminal())
     return 0
 
 
@@ -118,7 +122,9 @@ def show_settings(facts: dict[str, Any], console: Console) -> None:
         for row in rows:
             choices = f" ({' | '.join(map(str, row['choices']))})" if row["choices"] else ""
             table.add_row(row["name"], _as_written(row["default"]), f"{row['help']}{choices}")
-        console.print(table if rows else "  none\n")
+        console.print(table if rows else "  none")
+        if not rows:
+            console.print()
     console.print(
         "Change a setting with --set NAME=VALUE. The last word of a dotted name is enough if no "
         "other setting ends in it.",
@@ -226,18 +232,24 @@ def show_run(facts: dict[str, Any], console: Console) -> None:
 
 
 def model_facts(path: Path) -> dict[str, Any]:
+    from rivals.model import spare_space
     from rivals.model.folder import ModelFolder
+    from rivals.model.manifest import NAME
 
     model = ModelFolder.open(path)
-    description = model.description
+    description, history = model.description, model.description.history
     names = [task.name for task in model.tasks]
     return {
         "kind": "model",
         "network": description.network,
         "input_shape": list(description.input_shape),
         "units": list(description.units),
-        "bytes": sum(each.stat().st_size for each in path.rglob("*") if each.is_file()),
+        "bytes": (path / NAME).lstat().st_size + description.total_bytes(),
+        "spare": spare_space.held(path),
         "tasks": [task.to_dict() for task in model.tasks],
+        "history": None
+        if history is None
+        else {"events": len(history.lines), "newest": history.newest},
         "room": model.room(),
         "overlap": model.overlap(),
         "winners": {name: model.winners(name) for name in names},
@@ -251,11 +263,17 @@ def show_model(facts: dict[str, Any], console: Console) -> None:
     from rivals.model.testing import plus_minus
 
     channels, height, width = facts["input_shape"]
+    spare = f", and {facts['spare']:,} in reserve to drop tasks" if facts["spare"] else ""
     console.print(
         f"A {facts['network']} model for pictures of {channels} × {height} × {width}, "
-        f"{facts['bytes']:,} bytes.",
+        f"{facts['bytes']:,} bytes{spare}.",
         soft_wrap=True,
     )
+    if facts["history"]:
+        console.print(
+            f"History: {facts['history']['events']:,} events, newest {facts['history']['newest']}",
+            soft_wrap=True,
+        )
     if not facts["tasks"]:
         console.print("It knows no task; learn one with `rivals learn`.")
         return

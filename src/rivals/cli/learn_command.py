@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rivals.cli.echo import echo, echo_json
 from rivals.cli.options import DeviceOption, JsonOption, ThreadsOption, check_threads
 from rivals.errors import RivalsError
 
@@ -38,7 +39,7 @@ def learn(
     ] = None,
     grey: Annotated[bool, typer.Option("--grey", help="New model only: without colours.")] = False,
     ancestor: Annotated[
-        str | None, typer.Option(help="New model only: start from tiny, small, or none.")
+        str | None, typer.Option(help="New model only: start from a trained network (tiny) or none.")
     ] = None,
     new: Annotated[
         float | None,
@@ -100,13 +101,15 @@ def drop(
     except RivalsError as error:
         return _error(error, as_json)
     if as_json:
-        typer.echo(json.dumps(dropped.to_dict()))
+        echo_json(dropped.to_dict())
         return 0
-    typer.echo(f"Deleted the task '{task}' from {model}: {dropped.freed:,} bytes less.")
+    echo(f"Deleted the task '{task}' from {model}: {dropped.freed:,} bytes less.")
     if dropped.heirs:
         names = [f"'{name}'" for name in dropped.heirs]
         listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        typer.echo(f"What {listed} learned from it stays there: training started with its weights.")
+        echo(f"What {listed} learned from it stays there: training started with its weights.")
+    if dropped.unsigned:
+        echo(f"The signature was removed: {model} is no longer what was signed.")
     return 0
 
 
@@ -137,5 +140,5 @@ def _error(error: RivalsError, as_json: bool) -> int:
     """With --json an error is an event, too."""
     if not as_json:
         raise error
-    typer.echo(json.dumps({"event": "error", "sentence": str(error)}))
+    echo_json({"event": "error", "sentence": str(error)})
     return 2

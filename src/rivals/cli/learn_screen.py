@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from rivals.cli.terminal import Terminal
 from rivals.model.testing import plus_minus
 
 MOST_FILES = 10  # skipped files that are listed
@@ -23,7 +23,7 @@ class LearnScreen:
 
     def __init__(self, model: Path) -> None:
         self.model = model
-        self.console = Console(highlight=False, markup=False, emoji=False)
+        self.console = Terminal()
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
@@ -103,9 +103,7 @@ class LearnScreen:
 
     def on_stopped(self, event: dict[str, Any]) -> None:
         self.progress.stop()
-        Console(stderr=True, highlight=False, markup=False).print(
-            "Stopped; the model was not changed.", soft_wrap=True
-        )
+        Terminal(stderr=True).print("Stopped; the model was not changed.", soft_wrap=True)
 
     def on_done(self, event: dict[str, Any]) -> None:
         self.progress.stop()
@@ -127,4 +125,6 @@ class LearnScreen:
             f"{event['weights']:,} weights. Free weights in the fullest layer: "
             f"{100 * min(event['room'].values()):.0f} %."
         )
+        if event["unsigned"]:
+            self.print(f"The signature was removed: {self.model} is no longer what was signed.")
         self.print(f"Next: rivals predict PICTURE --model {self.model}")

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from rivals.cli.bench_command import bench
+from rivals.cli.check_command import check
 from rivals.cli.compare_command import compare
 from rivals.cli.data_command import app as data
+from rivals.cli.echo import echo
 from rivals.cli.export_command import export
 from rivals.cli.info_command import info
 from rivals.cli.learn_command import drop, learn
@@ -17,8 +19,9 @@ from rivals.cli.predict_command import predict
 from rivals.cli.report_command import report
 from rivals.cli.run_command import EPILOG, run
 from rivals.cli.serve_command import serve
+from rivals.cli.sign_command import sign
 from rivals.cli.test_command import measure_accuracy
-from rivals.errors import RivalsError
+from rivals.errors import RivalsError, command_line
 
 EXAMPLES = """\
 rivals: continual learning on small devices.
@@ -29,6 +32,8 @@ A model of your own pictures:
   rivals predict new.jpg --model model                  the class of a picture
   rivals drop parts --model model                       delete a task; the others do not change
   rivals export --model model --task parts parts.onnx   a file for a device
+  rivals check model                                    whole or damaged
+  rivals sign model --key my.key                        so that others can trust it
   rivals serve --model model                            a local page to train and try a model
 
 Experiments:
@@ -56,6 +61,8 @@ app.command("predict")(predict)
 app.command("drop")(drop)
 app.command("info")(info)
 app.command("export")(export)
+app.command("check")(check)
+app.command("sign")(sign)
 app.command("serve")(serve)
 app.command("run", epilog=EPILOG)(run)
 app.command("compare", epilog=EPILOG)(compare)
@@ -77,7 +84,7 @@ def print_version(wanted: bool) -> None:
         torch = metadata.version("torch")
     except metadata.PackageNotFoundError:
         torch = "not installed"
-    typer.echo(f"rivals {__version__}, torch {torch}, Python {platform.python_version()}")
+    echo(f"rivals {__version__}, torch {torch}, Python {platform.python_version()}")
     raise typer.Exit
 
 
@@ -96,6 +103,13 @@ def bare(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a verb and exit with its status."""
+    with command_line():
+        status = _run(arguments)
+    sys.exit(status)
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Run a verb; its exit status."""
     try:
         status = app(args=arguments, standalone_mode=False, prog_name="rivals")
     except RivalsError as error:
@@ -104,16 +118,18 @@ def main(arguments: list[str] | None = None) -> None:
         status = 130
     except BrokenPipeError:
         status = 0
+    except MemoryError:
+        status = _fail("The memory is used up; close other programs and try again.")
     except Exception as error:
         # A mistake in the arguments; its class is private to the library.
         if not hasattr(error, "format_message"):
             raise
         status = _fail(_usage(error))
-    sys.exit(status if isinstance(status, int) else 0)
+    return status if isinstance(status, int) else 0
 
 
 def _fail(sentence: str) -> int:
-    typer.echo(f"rivals: {sentence}", err=True)
+    echo(f"rivals: {sentence}", err=True)
     return 2
 
 

@@ -9,6 +9,14 @@ import typer
 
 from rivals.errors import RivalsError
 
+AllowImportOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-import",
+        metavar="MODULE:NAME",
+        help="Import this module of your own that the folder or the file names; may be repeated.",
+    ),
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(
@@ -27,6 +35,14 @@ SaveOption = Annotated[
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+]
+SignatureOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--require-signature",
+        metavar="KEY.pub",
+        help="Refuse what is not signed with the private key of this public one.",
+    ),
 ]
 ThreadsOption = Annotated[int, typer.Option("--threads", help="Number of CPU threads.")]
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
 
 import typer
 
-from rivals.cli.options import ThreadsOption, check_formats, check_threads
+from rivals.cli.options import SignatureOption, ThreadsOption, check_formats, check_threads
 from rivals.errors import RivalsError
+from rivals.io.reading import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 BATCH = 64
 IGNORED = {"thumbs.db", "desktop.ini"}
+LINE = 10_000  # characters of a path or a sentence, at most
 FIELDS = ("image", "task", "label", "confidence", "rejected", "error")
 
 
@@ -43,6 +45,15 @@ def predict(
             "pictures that may be rejected by mistake, e.g. 0.05.",
         ),
     ] = None,
+    require_signature: SignatureOption = None,
+    run_native: Annotated[
+        bool,
+        typer.Option(
+            "--run-native",
+            help="Compile and run code from MODEL on this machine, where MODEL is a folder of C or "
+            "a .pte program. Only for exports that you trust.",
+        ),
+    ] = False,
     threads: ThreadsOption = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON per picture.")
@@ -54,7 +65,7 @@ def predict(
     """Print the class of each picture, its task, and the confidence."""
     check_formats(as_json, as_csv)
     check_threads(threads)
-    predictor = _open(model, task, reject, threads)
+    predictor = _open(model, task, reject, threads, require_signature, run_native)
     writer = Json() if as_json else Csv(sys.stdout) if as_csv else Text(predictor.several)
     unreadable = 0
     for paths in _batches(find_files(images)):
@@ -77,13 +88,16 @@ class ModelPredictor:
 
     scale = 255.0
 
-    def __init__(self, path: Path, task: str | None, reject: float | None, threads: int) -> None:
+    def __init__(
+        self, path: Path, task: str | None, reject: float | None, threads: int,
+        key: Path | None = None,
+    ) -> None:  # fmt: skip
         import torch
 
         from rivals.model.model import Model
 
         torch.set_num_threads(threads)
-        self.model, self.task, self.reject = Model(path), task, reject
+        self.model, self.task, self.reject = Model(path, require_signature=key), task, reject
         self.model.check(task, reject)
         self.several = len(self.model.tasks) > 1
         self.shape = self.model.opened().description.input_shape
@@ -95,7 +109,10 @@ class ModelPredictor:
 class ArtefactPredictor:
     """An exported file in its own runtime, without torch."""
 
-    def __init__(self, path: Path, task: str | None, reject: float | None, threads: int) -> None:
+    def __init__(
+        self, path: Path, task: str | None, reject: float | None, threads: int,
+        key: Path | None, run_native: bool,
+    ) -> None:  # fmt: skip
         from rivals.edge.artefact import load
 
         if reject is not None:
@@ -103,11 +120,15 @@ class ArtefactPredictor:
                 f"--reject needs a model's folder, which holds statistics of its pictures, but "
                 f"{path} is an exported file."
             )
-        self.artefact = load(path, threads)
+        if key is not None:
+            from rivals.io import signatures
+
+            signatures.check(path, key)
+        self.artefact = load(path, threads, run_native)
         card = self.artefact.card
         if task is not None and card.tasks != (task,):
             raise RivalsError(
-                f"{path} answers for {', '.join(card.tasks)}, not for '{task}' alone; "
+                f"{path} answers for {printable(', '.join(card.tasks))}, not for '{task}' alone; "
                 "leave out --task, or use the model's folder."
             )
         self.several, self.shape, self.scale = len(card.tasks) > 1, card.input_shape, card.scale
@@ -116,12 +137,28 @@ class ArtefactPredictor:
         return self.artefact.answers(images)
 
 
-def _open(model: Path, task: str | None, reject: float | None, threads: int) -> PicturePredictor:
+def _open(
+    model: Path, task: str | None, reject: float | None, threads: int, key: Path | None,
+    run_native: bool,
+) -> PicturePredictor:  # fmt: skip
     """A model or an exported file; torch is imported only for a model."""
-    is_model = model.is_dir() and not (model / "card.json").exists()
-    missing_model = not model.exists() and not model.suffix
-    chosen = ModelPredictor if is_model or missing_model else ArtefactPredictor
-    return chosen(model, task, reject, threads)
+    missing_model = not os.path.lexists(model) and not model.suffix
+    if missing_model or (model.is_dir() and not _holds_c(model)):
+        return ModelPredictor(model, task, reject, threads, key)
+    return ArtefactPredictor(model, task, reject, threads, key, run_native)
+
+
+def _holds_c(folder: Path) -> bool:
+    """Whether a folder is a C program: it has a card, and is no model, run or ticket."""
+    from rivals.model.folder_kind import folder_kind
+
+    if not os.path.lexists(folder / "card.json"):
+        return False
+    try:
+        folder_kind(folder)
+    except RivalsError:
+        return True
+    return False
 
 
 def find_files(words: Iterable[str]) -> Iterator[str]:
@@ -192,10 +229,10 @@ class Text:
         self.several = several
 
     def answer(self, image: str, answer: Answer) -> None:
-        label = answer.label
+        label = printable(answer.label)
         if answer.rejected:
             label = f"none of these  (most like {label})"
-        where = f"  task {answer.task}" if self.several else ""
+        where = f"  task {printable(answer.task)}" if self.several else ""
         print(f"{_shown(image)}: {label}  {100 * answer.confidence:.1f} %{where}")
 
     def error(self, image: str, sentence: str) -> None:
@@ -224,12 +261,13 @@ class Csv:
     def answer(self, image: str, answer: Answer) -> None:
         word = "" if answer.rejected else answer.label
         confidence, rejected = f"{answer.confidence:.6f}", str(answer.rejected).lower()
-        self.writer.writerow((_shown(image), answer.task, word, confidence, rejected, ""))
+        row = (_shown(image), _shown(answer.task), _shown(word), confidence, rejected, "")
+        self.writer.writerow(row)
 
     def error(self, image: str, sentence: str) -> None:
         self.writer.writerow((_shown(image), "", "", "", "", _shown(sentence)))
 
 
 def _shown(text: str) -> str:
-    """File names that are not valid text can still be printed."""
-    return text.encode(errors="backslashreplace").decode()
+    """One line, whole: names that are not valid text, or hold control codes, can be printed."""
+    return printable(text.encode(errors="backslashreplace").decode(), LINE)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rivals.cli.echo import echo, echo_json
 from rivals.cli.options import JsonOption
 
 
@@ -39,7 +39,7 @@ def report(
     files = write(found, out, title) + write_runs(kept, out / "runs")
     if as_json:
         facts = {"runs": [str(run.path) for run in found], "files": [str(file) for file in files]}
-        typer.echo(json.dumps(facts))
+        echo_json(facts)
     else:
-        typer.echo(f"Wrote {len(files)} files from {len(found)} runs; open {files[0]}.")
+        echo(f"Wrote {len(files)} files from {len(found)} runs; open {files[0]}.")
     return 0

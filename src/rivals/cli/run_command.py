@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import (
     DataOption,
     DeviceOption,
@@ -72,10 +72,11 @@ def run(
             "--seed": seed, "--out": folder, "--data": data, "--device": device,
             "--threads": threads,
         }  # fmt: skip
-        screen.message(f"Stopped and saved. Go on with:\n  {resume_command(benchmark, options)}")
+        screen.message("Stopped and saved. Go on with:")
+        screen.message(f"  {resume_command(benchmark, options)}")
         return 130
     if as_json:
-        typer.echo(json.dumps(results.content))
+        echo_json(results.content)
     else:
         screen.report(results.content, folder)
     return 0

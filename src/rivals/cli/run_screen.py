@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from rivals.cli.matrix_table import matrix_table
+from rivals.cli.terminal import Terminal
 from rivals.experiment.loop import Run, RunCallback
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
@@ -25,8 +26,7 @@ class RunScreen(RunCallback):
     """Shows progress on a terminal; elsewhere only the tables at the end."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(quiet=quiet, highlight=False, markup=False, emoji=False)
-        self.messages = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self.console, self.messages = Terminal(quiet=quiet), Terminal(stderr=True)
         self.interactive = self.console.is_terminal and not quiet
         self.progress: Progress | None = None
         self.bar: TaskID | None = None

@@ -11,6 +11,7 @@ import typer
 
 from rivals.cli.options import JsonOption
 from rivals.errors import RivalsError
+from rivals.io.reading import printable
 
 if TYPE_CHECKING:
     from rivals.web.server import Address
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
 def serve(
     model: Annotated[Path, typer.Option(help="Folder of the model; created with its first task.")],
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 allows other machines, with a token.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 allows other machines.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.")] = 8017,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with a token of your own; otherwise $RIVALS_TOKEN, or a new one."),
+    ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -43,14 +48,13 @@ def serve(
     def ready(address: Address) -> None:
         if as_json:
             typer.echo(json.dumps({"url": address.url, "model": str(model)}))
-        else:
-            typer.echo(f"The page of {model} is at {address.url}\nCtrl-C ends it; nothing is lost.")
-            if address.token:
-                typer.echo("Anyone with this address can change the model; it is not encrypted.")
-        if browser:
-            import webbrowser
+            return
+        typer.echo(f"The page of {printable(str(model))} is at {address.url}")
+        typer.echo(
+            "Ctrl-C ends it; nothing is lost. Anyone with this address can change the model."
+        )
+        if not address.is_local:
+            typer.echo("The connection is not encrypted; use a network that you trust.")
 
-            webbrowser.open(address.url)
-
-    serve_model(model, host, port, ready)
+    serve_model(model, host, port, ready, token_file, browser)
     return 0

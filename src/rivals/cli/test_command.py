@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rivals.cli.echo import echo, echo_json
 from rivals.cli.options import JsonOption, ThreadsOption, check_formats, check_threads
 from rivals.errors import RivalsError
+from rivals.io.reading import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,14 +52,14 @@ def measure_accuracy(
     torch.set_num_threads(threads)
     report = Model(model).test(folder, task)
     if as_json:
-        typer.echo(json.dumps(report.to_dict()))
+        echo_json(report.to_dict())
     elif as_csv:
         _print_csv(report)
     else:
         _show(report)
     if plot is not None:
         report.plot(str(plot))
-        typer.echo(f"Saved the confusion matrix as {plot}.", err=as_json or as_csv)
+        echo(f"Saved the confusion matrix as {plot}.", err=as_json or as_csv)
     return 0
 
 
@@ -81,14 +82,14 @@ def _print_csv(report: TestReport) -> None:
     for each in report.per_class:
         low, high = each.interval
         numbers = (f"{value:.4f}" for value in (each.accuracy, low, high))
-        writer.writerow((each.label, each.images, each.right, *numbers))
+        writer.writerow((printable(each.label), each.images, each.right, *numbers))
 
 
 def _show(report: TestReport) -> None:
     """The table of classes, the confusion matrix, the skipped files, and the summary."""
-    from rich.console import Console
+    from rivals.cli.terminal import Terminal
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Terminal()
     console.print(class_table(report))
     if len(report.labels) <= MOST_CLASSES:
         console.print("Confusion matrix: true classes in rows, predicted classes in columns.")

@@ -7,6 +7,7 @@ A format sees a plain ticket and nothing of how it was learned.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,6 +18,8 @@ from torch import Tensor
 
 from rivals.edge.card import VERSION
 from rivals.errors import RivalsError
+from rivals.io.checksum import BLANK, with_checksum
+from rivals.io.files import write_bytes
 from rivals.registry import Registry
 from rivals.tickets.ticket import Ticket
 
@@ -61,7 +64,10 @@ class Format(ABC):
 
 
 def card(ticket: Ticket, options: Options) -> dict[str, Any]:
-    """What an artefact says of itself: all that it takes to use it, as JSON."""
+    """What an artefact says of itself: all that it takes to use it, as JSON.
+
+    The checksum is filled in when the artefact is written.
+    """
     return {
         "rivals": VERSION,
         "task": ticket.task,
@@ -70,7 +76,14 @@ def card(ticket: Ticket, options: Options) -> dict[str, Any]:
         "preprocessing": vars(ticket.preprocessing),
         "raw_input": options.raw_input,
         "accuracy": ticket.accuracy,
+        "sha256": BLANK,
     }
+
+
+def write_card(path: Path, facts: dict[str, Any], *described: bytes) -> None:
+    """Write a card as a file, with a checksum over itself and the files that it describes."""
+    text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    write_bytes(path, with_checksum(text.encode(), *described))
 
 
 formats: Registry[Format] = Registry(

@@ -45,7 +45,7 @@ def export(source: TicketSource, name: str, out: Path, options: Options | None =
     options = replace(options or Options(), calibration=source.pictures.others)
     with place(out) as path:
         chosen.write(source.ticket, path, options)
-        artefact = load(path)
+        artefact = load(path, run_native=True)  # it was written just now
         parity = compare(source.ticket, artefact, source.pictures)
         check(parity, chosen, name)
     tasks = (source.ticket.task,)

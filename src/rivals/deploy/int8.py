@@ -93,7 +93,7 @@ class Trials:
 
         model = quantise(self.plain, kept, self.calibration, self.stage)
         save(model, {}, self.stage)
-        runtime = OnnxRuntime(self.stage)
+        runtime = OnnxRuntime(self.stage, self.stage.read_bytes())
         batches: list[NDArray[Any]] = [
             runtime(some.numpy())[0] for some in torch.split(self.judged, BATCH)
         ]

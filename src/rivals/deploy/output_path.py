@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rivals.edge.card import sidecar
 from rivals.errors import RivalsError
-from rivals.io.files import flush_folder
+from rivals.io.files import flush_folder, move_folder
 
 
 @contextlib.contextmanager
@@ -89,15 +89,7 @@ def _move(room: Path, out: Path) -> None:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
     if made.is_dir():
-        former = room / "former"
-        if out.exists():
-            out.rename(former)
-        try:
-            made.rename(out)
-        except OSError:
-            if former.exists():
-                former.rename(out)
-            raise
+        move_folder(made, out)
     else:
         beside = room / f"{out.name}.json"
         if beside.exists():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from rivals.io.checksum import with_checksum
 from rivals.tickets.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -87,11 +88,12 @@ def slim(model: ModelProto) -> ModelProto:
 
 
 def save(model: ModelProto, card: dict[str, Any], path: Path) -> None:
-    """Write the graph with its card, as one file."""
+    """Write the graph with its card, as one file; the checksum of a card covers all of it."""
     del model.metadata_props[:]
     entry = model.metadata_props.add()
     entry.key, entry.value = "rivals", json.dumps(card, ensure_ascii=False)
-    path.write_bytes(model.SerializeToString())
+    data = model.SerializeToString()
+    path.write_bytes(with_checksum(data) if "sha256" in card else data)
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ def of_stream_item(item: StreamItem) -> ComparisonPictures:
 
 def at_random(ticket: Ticket) -> ComparisonPictures:
     """Noise: it can compare outputs, but says nothing about accuracy."""
-    white, generator = int(ticket.preprocessing.scale), Seed(0).child("random").torch()
+    white, generator = min(255, int(ticket.preprocessing.scale)), Seed(0).child("random").torch()
     shape = (RANDOM, *ticket.input_shape)
     images = torch.randint(0, white + 1, shape, generator=generator, dtype=torch.uint8)
     return ComparisonPictures(

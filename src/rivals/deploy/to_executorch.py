@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from rivals.deploy.export_format import Format, Options, card, formats
+from rivals.deploy.export_format import Format, Options, card, formats, write_card
 from rivals.deploy.prepared import Prepared
 from rivals.edge.card import sidecar
 from rivals.edge.quiet import quiet
 from rivals.errors import RivalsError
-from rivals.io.files import write_bytes, write_json
+from rivals.io.files import write_bytes
 from rivals.tickets.ticket import Ticket
 
 
@@ -33,7 +33,7 @@ class Executorch(Format):
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             raise RivalsError(f"executorch could not write the ticket ({reason}).") from error
         write_bytes(path, data)
-        write_json(sidecar(path), card(ticket, options))
+        write_card(sidecar(path), card(ticket, options), data)
 
 
 def lower(module: torch.nn.Module, image: torch.Tensor) -> bytes:

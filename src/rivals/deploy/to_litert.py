@@ -6,12 +6,11 @@ from pathlib import Path
 
 import torch
 
-from rivals.deploy.export_format import Format, Options, card, formats
+from rivals.deploy.export_format import Format, Options, card, formats, write_card
 from rivals.deploy.prepared import Prepared
 from rivals.edge.card import sidecar
 from rivals.edge.quiet import quiet
 from rivals.errors import RivalsError
-from rivals.io.files import write_json
 from rivals.tickets.ticket import Ticket
 
 
@@ -34,7 +33,7 @@ class LiteRT(Format):
         except Exception as error:  # of many kinds, from several converters
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             raise RivalsError(f"litert-torch could not write the ticket ({reason}).") from error
-        write_json(sidecar(path), card(ticket, options))
+        write_card(sidecar(path), card(ticket, options), path.read_bytes())
 
 
 formats.register("litert")(LiteRT())

@@ -9,6 +9,7 @@ from rivals.deploy.export_format import Format, Options, card, formats
 from rivals.deploy.prepared import graph, save, ticket_graph
 from rivals.deploy.whole_model import OUTPUTS, Whole
 from rivals.errors import RivalsError
+from rivals.io.checksum import with_checksum
 from rivals.tickets.ticket import Ticket
 
 
@@ -62,6 +63,7 @@ def convert(plain: Path, path: Path) -> None:
             f"onnxruntime could not write {path.name} ({reason}); make room there or choose "
             "another folder."
         ) from error
+    path.write_bytes(with_checksum(path.read_bytes()))
 
 
 formats.register("onnx")(Onnx())

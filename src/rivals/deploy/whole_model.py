@@ -17,6 +17,7 @@ from rivals.deploy.test_pictures import ComparisonPictures
 from rivals.edge.artefact import Artefact
 from rivals.edge.card import VERSION
 from rivals.errors import RivalsError
+from rivals.io.checksum import BLANK
 from rivals.learn.method import Method
 from rivals.naming.rule import TaskNamer
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
@@ -78,6 +79,7 @@ class Whole:
             "preprocessing": {"scale": scales.pop(), "mean": [], "std": []},
             "raw_input": True,
             "accuracy": None,
+            "sha256": BLANK,
         }
 
 

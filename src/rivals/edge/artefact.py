@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivals.answer import Answer, Choice
-from rivals.edge.card import read_card
+from rivals.edge.artefact_files import NATIVE, check_native, find_suffix, read_artefact
 from rivals.edge.runtime import open_runtime
 from rivals.errors import RivalsError
+from rivals.io.memory_limit import limited_memory
 from rivals.io.pictures import Picture, to_pixels
 
-BATCH_SIZE = 64  # images of one pass; limits memory
+BATCH_SIZE = 64  # images of one pass, at most
+BATCH_VALUES = 2**20  # and their pixels; limits memory
+MEMORY = 512 * 2**20  # bytes that loading or one pass may take, beyond COPIES of the artefact
+COPIES = 4
 
 
 class Artefact:
     """An exported ticket, or an exported model of several tasks, ready to run."""
 
-    def __init__(self, path: str | Path, threads: int = 1) -> None:
+    def __init__(self, path: str | Path, threads: int = 1, run_native: bool = False) -> None:
         self.path = Path(path)
-        self.runtime = open_runtime(self.path, threads)
-        self.card = read_card(self.runtime.card, self.path)
+        check_native(self.path, find_suffix(self.path), run_native)
+        files = read_artefact(self.path)
+        self.card = files.card
+        size = sum(len(data) for data in files.content)
+        # Native code is trusted, and a compiler takes what it needs.
+        self.memory = None if files.suffix in NATIVE else MEMORY + COPIES * size
+        with self._limited():
+            self.runtime = open_runtime(files, threads)
 
     def classify(self, picture: Picture) -> Answer:
         """The class of one picture: a path, bytes, a PIL image, an array or a tensor."""
@@ -50,6 +61,7 @@ class Artefact:
         """Task index, class index within the task, and confidence of each image: (n,) each."""
         if self.card.names_task:
             task, label, confidence = self.run(images)
+            self._check_decisions(task, label, confidence)
             return task, label, confidence
         probabilities = softmax(self.scores(images))
         label = probabilities.argmax(1)
@@ -62,10 +74,17 @@ class Artefact:
                 f"{self.path} holds {len(self.card.tasks)} tasks and answers with the task and the "
                 "class; use `decide` or `answers`."
             )
-        return self.run(images)[0]
+        scores = self.run(images)[0]
+        if scores.shape != (len(images), len(self.card.classes[0])):
+            raise RivalsError(
+                f"{self.path} gives {_size(scores)} scores for {len(images)} images, but its card "
+                f"names {len(self.card.classes[0])} classes; export it again."
+            )
+        return scores
 
     def run(self, images: NDArray[np.uint8]) -> list[NDArray[Any]]:
-        """All outputs of the artefact, computed in batches."""
+        """All outputs of the artefact, computed in batches; numbers that are not finite are
+        refused."""
         wanted = self.card.input_shape
         if images.dtype != np.uint8 or images.shape[1:] != wanted or not len(images):
             size = " × ".join(str(side) for side in wanted)
@@ -73,16 +92,74 @@ class Artefact:
                 f"{self.path} takes uint8 images (n, {size}) with n of at least 1, but got "
                 f"{images.dtype} {images.shape}."
             )
-        outputs: list[Sequence[NDArray[Any]]] = [
-            self.runtime(self.card.prepare(images[start : start + BATCH_SIZE]))
-            for start in range(0, len(images), BATCH_SIZE)
-        ]
+        size = max(1, min(BATCH_SIZE, BATCH_VALUES // images[0].size))
+        outputs: list[Sequence[NDArray[Any]]] = []
+        for start in range(0, len(images), size):
+            some = self.card.prepare(images[start : start + size])
+            with self._limited():
+                outputs.append(self.runtime(some))
+            self._check_outputs(outputs[-1], len(some))
         return [np.concatenate(parts) for parts in zip(*outputs, strict=True)]
 
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
+        """The memory that an artefact may take, whatever it says; errors are one sentence."""
+        if self.memory is None:
+            yield
+            return
+        try:
+            with limited_memory(self.memory):
+                yield
+        except MemoryError as error:
+            raise RivalsError(
+                f"{self.path} needs more memory than an artefact of its size; export it again."
+            ) from error
 
-def load(path: str | Path, threads: int = 1) -> Artefact:
-    """Load the artefact at `path`; a RivalsError says what is wrong with it."""
-    return Artefact(path, threads)
+    def _check_outputs(self, outputs: Sequence[NDArray[Any]], images: int) -> None:
+        wanted = 3 if self.card.names_task else 1
+        if len(outputs) != wanted or any(
+            not isinstance(each, np.ndarray) or each.dtype.kind not in "fiu" or not each.ndim
+            or len(each) != images for each in outputs
+        ):  # fmt: skip
+            raise RivalsError(
+                f"{self.path} does not give what its card says, {wanted} "
+                f"number{'s' * (wanted > 1)} or lists of numbers for each image; export it again."
+            )
+        if not all(np.isfinite(each).all() for each in outputs):
+            raise RivalsError(
+                f"{self.path} answers with numbers that are not finite, which is no class; "
+                "export it again."
+            )
+
+    def _check_decisions(
+        self, task: NDArray[Any], label: NDArray[Any], confidence: NDArray[Any]
+    ) -> None:
+        sizes = np.array([len(classes) for classes in self.card.classes])
+        whole = task.dtype.kind in "iu" and label.dtype.kind in "iu"
+        if (
+            not whole or not task.ndim == label.ndim == confidence.ndim == 1
+            or not ((task >= 0) & (task < len(sizes))).all()
+            or not ((label >= 0) & (label < sizes[task])).all()
+        ):  # fmt: skip
+            raise RivalsError(
+                f"{self.path} names a task or a class that its card does not have; export it again."
+            )
+
+
+def load(path: str | Path, threads: int = 1, run_native: bool = False) -> Artefact:
+    """Load the artefact at `path`; a RivalsError says what is wrong with it.
+
+    Args:
+        path: A file or folder that `rivals export` wrote.
+        threads: Threads of the runtime.
+        run_native: Allow artefacts that run code of their own: the folder of a C program is
+            compiled and run on this machine, and so is a `.pte` program. Only for what you trust.
+    """
+    return Artefact(path, threads, run_native)
+
+
+def _size(values: NDArray[Any]) -> str:
+    return " × ".join(str(side) for side in values.shape)
 
 
 def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:

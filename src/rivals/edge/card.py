@@ -2,11 +2,13 @@
 
 Formats with metadata hold the card inside the file. Elsewhere it is a JSON file beside the
 artefact: `ticket.tflite` has `ticket.tflite.json`, and the folder of a C program has `card.json`.
+Its field `sha256` covers the card and the artefact; cards of version 1 have none.
 """
 
 from __future__ import annotations
 
-import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivals.errors import RivalsError
+from rivals.io.reading import UnreadableError, parse_json, printable
 
-VERSION = 1
+VERSION = 2
+WITHOUT_CHECKSUM = 1  # the version of rivals 0.1, which is still read
+BYTES = 4 * 2**20  # of a card
+PIXELS = 2**22  # values of an image
+SIDE = 4096
+SMALLEST, LARGEST = 1e-6, 1e6  # scales, deviations and means, which are computed with in float32
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class Card:
     names_task: bool  # its outputs are task, class and confidence instead of logits
     accuracy: float | None = None  # percent on test data
     int8: float | None = None  # share of the weights that are stored as int8
+    version: int = VERSION
 
     def prepare(self, images: NDArray[np.uint8]) -> NDArray[Any]:
         """Preprocess images (n, channels, height, width) for the artefact."""
@@ -51,19 +60,6 @@ def sidecar(artefact: Path) -> Path:
     return artefact.with_name(f"{artefact.name}.json")
 
 
-def read_sidecar(artefact: Path) -> str:
-    """Read the card beside an artefact, without checking it."""
-    path = sidecar(artefact)
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise RivalsError(
-            f"The card {path} of {artefact} cannot be read ({reason}); "
-            "keep both together as `rivals export` wrote them."
-        ) from error
-
-
 def read_card(text: str | None, artefact: Path) -> Card:
     """Parse and check a card; a RivalsError says what is wrong with it."""
     if not text:
@@ -71,43 +67,83 @@ def read_card(text: str | None, artefact: Path) -> Card:
             f"{artefact} has no card of rivals, so its classes are unknown; "
             "make it with `rivals export`."
         )
+    data = text.encode()
     try:
-        facts = json.loads(text)
-        version = facts["rivals"]
-    except (ValueError, TypeError, LookupError) as error:
-        raise RivalsError(f"The card of {artefact} is damaged; export it again.") from error
-    if version != VERSION:
+        if len(data) > BYTES:
+            raise UnreadableError(f"The card of {artefact} has more than {BYTES:,} bytes.")
+        facts = parse_json(data, f"The card of {artefact}")
+    except UnreadableError as error:
+        raise RivalsError(f"{str(error)[:-1]}; export it again.") from error
+    version = facts.get("rivals")
+    if type(version) is not int or version not in (WITHOUT_CHECKSUM, VERSION):
         raise RivalsError(
-            f"The card of {artefact} has version {version}, and this version of rivals reads "
-            f"{VERSION}; use the version of rivals that exported it, or export it again."
+            f"The card of {artefact} has version {printable(str(version), 20)}, and this version "
+            f"of rivals reads {WITHOUT_CHECKSUM} and {VERSION}; use the version of rivals that "
+            "exported it, or export it again."
         )
     try:
-        return _card(facts)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return _card(facts, version)
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        reason = printable(f"{type(error).__name__}: {error}")
         raise RivalsError(
-            f"The card of {artefact} is damaged ({type(error).__name__}: {error}); export it again."
+            f"The card of {artefact} is damaged ({reason}); export it again."
         ) from error
 
 
-def _card(facts: dict[str, Any]) -> Card:
+def _card(facts: dict[str, Any], version: int) -> Card:
     names_task = "tasks" in facts
     entries = facts["tasks"] if names_task else [facts]
     prepare = facts["preprocessing"]
-    channels, height, width = (int(size) for size in facts["input_shape"])
+    channels, height, width = (_whole(size) for size in facts["input_shape"])
     card = Card(
-        tuple(str(entry["task"]) for entry in entries),
-        tuple(tuple(str(name) for name in entry["classes"]) for entry in entries),
+        tuple(_text(entry["task"]) for entry in entries),
+        tuple(tuple(_text(name) for name in entry["classes"]) for entry in entries),
         (channels, height, width),
-        float(prepare["scale"]),
-        tuple(float(value) for value in prepare["mean"]),
-        tuple(float(value) for value in prepare["std"]),
+        _finite(prepare["scale"]),
+        tuple(_finite(value) for value in prepare["mean"]),
+        tuple(_finite(value) for value in prepare["std"]),
         bool(facts["raw_input"]),
         names_task,
-        facts.get("accuracy"),
-        facts.get("int8"),
+        None if facts.get("accuracy") is None else _finite(facts["accuracy"]),
+        None if facts.get("int8") is None else _finite(facts["int8"]),
+        version,
     )
-    if min(card.input_shape) < 1 or card.scale <= 0 or not all(card.classes) or not card.tasks:
-        raise ValueError("a size, the scale, a task or a class is missing")
+    if not all(card.classes) or not card.tasks:
+        raise ValueError("a task or a class is missing")
+    check_preprocessing(card.scale, card.mean, card.std)
+    if not 1 <= min(card.input_shape) <= max(card.input_shape) <= SIDE:
+        raise ValueError(f"images of {channels} × {height} × {width} are not possible")
+    if channels * height * width > PIXELS:
+        raise ValueError(f"an image has more than {PIXELS:,} values")
     if not card.raw_input and not len(card.mean) == len(card.std) == channels:
         raise ValueError(f"{channels} means and standard deviations were expected")
     return card
+
+
+def check_preprocessing(scale: float, mean: Sequence[float], std: Sequence[float]) -> None:
+    """Refuse numbers that no picture can be prepared with."""
+    if not all(SMALLEST <= value <= LARGEST for value in (scale, *std)):
+        raise ValueError(f"a scale or a deviation is not between {SMALLEST:g} and {LARGEST:g}")
+    if not all(abs(value) <= LARGEST for value in mean):
+        raise ValueError(f"a mean is not between {-LARGEST:g} and {LARGEST:g}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name is not text")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("a size is not a whole number")
+    return value
+
+
+def _finite(value: Any) -> float:
+    """A number; 1e999 is valid JSON and infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a value is not a number")
+    if not math.isfinite(value):
+        raise ValueError("a number is not finite")
+    return float(value)

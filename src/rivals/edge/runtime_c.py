@@ -1,4 +1,7 @@
-"""The folder of a C program: compiled with the local C compiler and called in this process."""
+"""The folder of a C program: compiled with the local C compiler and called in this process.
+
+This runs what the folder says, so it is only reached where the user allowed it (`run_native`).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rivals.edge.card import read_card, read_sidecar
+from rivals.edge.artefact_files import C_FILES, ArtefactFiles
 from rivals.errors import RivalsError
+from rivals.io.reading import printable
 
 # No fused multiply-add: it rounds differently, and aarch64 would use it.
 FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared")
@@ -31,15 +35,13 @@ def compiler() -> str | None:
 class CRuntime:
     """A shared library that was compiled from a folder; it is deleted after loading."""
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
-        self.path = path
-        self.card: str | None = read_sidecar(path)
-        card = read_card(self.card, path)
-        self.classes = len(card.classes[0])
-        self.dtype: Any = np.uint8 if card.raw_input else np.float32
+    def __init__(self, files: ArtefactFiles) -> None:
+        self.path, path = files.path, files.path
+        self.classes = len(files.card.classes[0])
+        self.dtype: Any = np.uint8 if files.card.raw_input else np.float32
         with tempfile.TemporaryDirectory() as place:
             # PyDLL keeps the GIL: a ticket has static memory, so only one call at a time may run.
-            library = ctypes.PyDLL(str(build(path, Path(place))))
+            library = ctypes.PyDLL(str(build(files, Path(place))))
         try:
             self.ticket_scores = library.ticket_scores
         except AttributeError as error:
@@ -55,20 +57,23 @@ class CRuntime:
         return [scores]
 
 
-def build(folder: Path, place: Path) -> Path:
-    """Compile `folder` to a library in `place`."""
-    command, source = compiler(), folder / "ticket.c"
+def build(files: ArtefactFiles, place: Path) -> Path:
+    """Compile the sources that were read and checked, not those in the folder by now."""
+    command = compiler()
     if command is None:
         raise RivalsError(
-            f"Running {folder} needs a C compiler, and none was found; "
+            f"Running {files.path} needs a C compiler, and none was found; "
             "install one, such as gcc, or name it in $CC."
         )
-    if not source.is_file():
-        raise RivalsError(f"{folder} holds no ticket.c; make it with `rivals export --to c`.")
+    for name, data in zip(C_FILES, files.content, strict=True):
+        (place / name).write_bytes(data)
     library = place / "ticket.so"
-    words = [command, *FLAGS, str(source.resolve()), "-o", str(library), "-lm"]
+    words = [command, *FLAGS, str(place / C_FILES[0]), "-o", str(library), "-lm"]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace")
     if done.returncode:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), "no reason")
-        raise RivalsError(f"{command} does not compile {source} ({reason}); export it again.")
+        raise RivalsError(
+            f"{command} does not compile {files.path / C_FILES[0]} "
+            f"({printable(reason.removeprefix(f'{place}/'))}); export it again."
+        )
     return library

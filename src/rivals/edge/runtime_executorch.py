@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rivals.edge.card import read_sidecar
 from rivals.edge.quiet import quiet
 from rivals.errors import RivalsError
+from rivals.io.reading import printable
 
 with quiet():  # it prints facts about the processor
     import torch
@@ -25,15 +25,14 @@ with quiet():  # it prints facts about the processor
 class ExecutorchRuntime:
     """A loaded program; the artefact takes one image at a time."""
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
-        self.card: str | None = read_sidecar(path)
+    def __init__(self, path: Path, data: bytes, threads: int = 1) -> None:
         try:
             with quiet():
                 _unsafe_reset_threadpool(threads)
-                self.program = Executorch.get().load_program(path.read_bytes())
+                self.program = Executorch.get().load_program(data)
                 self.method = self.program.load_method("forward")
         except (ValueError, RuntimeError, OSError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            reason = printable((str(error).strip() or type(error).__name__).splitlines()[0])
             raise RivalsError(
                 f"{path} is not an artefact that executorch can run ({reason}); export it again."
             ) from error

@@ -9,22 +9,22 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 from numpy.typing import NDArray
 
-from rivals.edge.card import read_sidecar
 from rivals.edge.quiet import quiet
 from rivals.errors import RivalsError
+from rivals.io.reading import printable
 
 
 class LiteRTRuntime:
     """An interpreter; the artefact takes one image at a time."""
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
-        self.card: str | None = read_sidecar(path)
+    def __init__(self, path: Path, data: bytes, threads: int = 1) -> None:
+        self.path = path
         try:
             with quiet():  # it prints which delegate it uses
-                self.interpreter = Interpreter(str(path), num_threads=threads)
+                self.interpreter = Interpreter(model_content=data, num_threads=threads)
                 self.interpreter.allocate_tensors()
         except (ValueError, RuntimeError, OSError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            reason = printable((str(error).strip() or type(error).__name__).splitlines()[0])
             raise RivalsError(
                 f"{path} is not an artefact that LiteRT can run ({reason}); export it again."
             ) from error
@@ -36,7 +36,13 @@ class LiteRTRuntime:
 
     def run(self, image: NDArray[Any]) -> NDArray[Any]:
         """Logits (1, classes) of an image (1, channels, height, width)."""
-        self.interpreter.set_tensor(self.input, image)
-        self.interpreter.invoke()
+        try:
+            self.interpreter.set_tensor(self.input, image)
+            self.interpreter.invoke()
+        except (ValueError, RuntimeError) as error:
+            reason = printable((str(error).strip() or type(error).__name__).splitlines()[0])
+            raise RivalsError(
+                f"{self.path} could not be run ({reason}); export it again."
+            ) from error
         scores: NDArray[Any] = self.interpreter.get_tensor(self.output)
         return scores

@@ -13,6 +13,7 @@ from rivals.experiment.loop import RunCallback
 from rivals.experiment.run_names import run_name
 from rivals.experiment.run_settings import resolve
 from rivals.experiment.start import prepare
+from rivals.registry import imports_allowed
 from rivals.streams.stream import Stream
 
 
@@ -96,12 +97,13 @@ def run(
     """
     own = benchmark if isinstance(benchmark, Stream) else None
     name = own.name if own is not None else str(benchmark)
-    chosen = resolve(name, method, preset, seed, dict(settings or {}), threads, device, own)
-    if out is not None:
-        folder = Path(out)
-    elif own is None:
-        folder = Path("runs") / run_name(name, method, preset, seed, on=on)
-    else:
-        folder = Path(tempfile.mkdtemp(prefix="rivals-")) / "run"
-    job = prepare(chosen, folder, resume, callbacks, asked_to_stop, save_every, on, own)
-    return RunResults(folder, job.go().content)
+    with imports_allowed([name, method, *(settings or {}).values()]):
+        chosen = resolve(name, method, preset, seed, dict(settings or {}), threads, device, own)
+        if out is not None:
+            folder = Path(out)
+        elif own is None:
+            folder = Path("runs") / run_name(name, method, preset, seed, on=on)
+        else:
+            folder = Path(tempfile.mkdtemp(prefix="rivals-")) / "run"
+        job = prepare(chosen, folder, resume, callbacks, asked_to_stop, save_every, on, own)
+        return RunResults(folder, job.go().content)

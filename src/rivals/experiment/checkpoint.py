@@ -10,7 +10,6 @@ or the new one. Nothing in these files can be executed.
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,18 @@ import safetensors.torch
 import torch
 
 from rivals.errors import RivalsError
-from rivals.io.files import digest, make_folder, read_json, write_bytes, write_json
+from rivals.io.files import digest, make_folder, write_bytes, write_json
+from rivals.io.reading import check_no_links, read_bytes, read_json
+from rivals.io.seal import sealed, unsealed
+from rivals.learn.method import Method
 from rivals.learn.state import State, StatePart
 
 FORMAT = 1
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
+KINDS = {"done": int, "results": dict, "measured": dict, "parts": dict}
+MANIFEST_BYTES = 64 * 2**20
+PARTS_BYTES = 4 * 2**30  # of all parts together
+HEADER_BYTES = 16 * 2**20  # of one part: names and shapes, which take thirty times that in memory
 
 
 @dataclass
@@ -34,6 +41,17 @@ class Checkpoint:
     results: dict[str, Any]
     measured: dict[str, Any]
     state: State = field(default_factory=dict)
+
+    def into(self, method: Method) -> None:
+        """Bring `method` to this state; what does not fit it raises one of `DAMAGE`."""
+        method.load(self.state)
+        for record in method.known.values():
+            prepare = record.preprocessing
+            numbers = (prepare.scale, *prepare.mean, *prepare.std)
+            if not all(isinstance(each, int | float) for each in numbers):
+                raise TypeError("preprocessing")
+            if not all(isinstance(each, str) for each in record.classes):
+                raise TypeError("classes")
 
 
 class CheckpointFolder:
@@ -51,6 +69,7 @@ class CheckpointFolder:
         return self.manifest.exists()
 
     def save(self, checkpoint: Checkpoint) -> None:
+        check_no_links(self.folder.parent, self.folder, "checkpoint")
         make_folder(self.folder)
         parts = {name: self._save_part(name, part) for name, part in checkpoint.state.items()}
         manifest = {
@@ -60,7 +79,7 @@ class CheckpointFolder:
             "measured": checkpoint.measured,
             "parts": parts,
         }
-        write_json(self.manifest, {**manifest, "sha256": _checksum(manifest)})
+        write_json(self.manifest, sealed(manifest))
         self.sweep(parts)
 
     def _save_part(self, name: str, part: StatePart) -> dict[str, Any]:
@@ -89,59 +108,67 @@ class CheckpointFolder:
 
     def sweep(self, parts: dict[str, Any] | None = None) -> None:
         """Remove files that no manifest names any more, and what a killed run left half-written."""
-        parts = read_json(self.manifest, "checkpoint")["parts"] if parts is None else parts
+        check_no_links(self.folder.parent, self.folder, "checkpoint")
+        parts = self._read_manifest()["parts"] if parts is None else parts
         used = {part["file"] for part in parts.values() if "file" in part}
         for path in self.folder.iterdir():
             if path.name not in used and path.suffix in (".safetensors", ".part"):
                 with contextlib.suppress(OSError):
                     path.unlink()
 
-    def load(self) -> Checkpoint:
-        manifest = read_json(self.manifest, "checkpoint")
+    def _read_manifest(self) -> dict[str, Any]:
+        root = self.folder.parent
+        manifest = read_json(self.manifest, "checkpoint", MANIFEST_BYTES, root)
         version = manifest.get("format")
         if version != FORMAT:
             raise RivalsError(
                 f"The checkpoint {self.folder} has format {version}, and this version reads "
                 f"{FORMAT}; use the version of rivals that wrote it."
             )
-        if manifest.pop("sha256", None) != _checksum(manifest):
-            raise RivalsError(
-                f"The checkpoint {self.folder} is damaged: manifest.json has another checksum than "
-                "it says; delete the folder to start anew."
-            )
-        try:
-            state = {name: self._load_part(name, e) for name, e in manifest["parts"].items()}
-            return Checkpoint(manifest["done"], manifest["results"], manifest["measured"], state)
-        except (KeyError, TypeError, AttributeError, safetensors.SafetensorError) as error:
-            raise RivalsError(
-                f"The checkpoint {self.folder} is damaged: its manifest is not complete ({error})."
-            ) from error
+        manifest = unsealed(manifest, f"The checkpoint {self.manifest}", required=True)
+        for key, kind in KINDS.items():
+            if not isinstance(manifest.get(key), kind):
+                raise self._incomplete(key)
+        return manifest
 
-    def _load_part(self, name: str, entry: dict[str, Any]) -> StatePart:
+    def _incomplete(self, what: object) -> RivalsError:
+        return RivalsError(
+            f"The checkpoint {self.folder} is damaged: its manifest is not complete ({what})."
+        )
+
+    def load(self) -> Checkpoint:
+        """The checkpoint; every file of it must have the checksum that is written of it."""
+        manifest, room = self._read_manifest(), PARTS_BYTES
+        state: State = {}
+        try:
+            for name, entry in manifest["parts"].items():
+                state[name], size = self._load_part(entry, room)
+                room -= size
+        except (*DAMAGE, safetensors.SafetensorError) as error:
+            raise self._incomplete(error) from error
+        return Checkpoint(manifest["done"], manifest["results"], manifest["measured"], state)
+
+    def _load_part(self, entry: dict[str, Any], room: int) -> tuple[StatePart, int]:
+        """A part, and the bytes of its file."""
         facts = entry.get("facts", {})
         if "file" not in entry:
-            return StatePart(facts=facts)
+            return StatePart(facts=facts), 0
         path = self.folder / Path(entry["file"]).name
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise RivalsError(
-                f"The checkpoint {self.folder} is damaged: {path.name} cannot be read "
-                f"({error.strerror}); delete the folder to start anew."
-            ) from error
+        data = read_bytes(path, "part of a checkpoint", room, self.folder.parent)
         if digest(data) != entry["sha256"]:
             raise RivalsError(
                 f"The checkpoint {self.folder} is damaged: {path.name} has another checksum than "
                 "its manifest says; delete the folder to start anew."
             )
+        if int.from_bytes(data[:8], "little") > HEADER_BYTES:
+            raise RivalsError(
+                f"The checkpoint {self.folder} is damaged: {path.name} has a header of more than "
+                f"{HEADER_BYTES:,} bytes; delete the folder to start anew."
+            )
         # Tensors are copied: what is read from a file may lie unaligned, and then sums can differ.
-        return StatePart({key: t.clone() for key, t in safetensors.torch.load(data).items()}, facts)
+        tensors = {key: tensor.clone() for key, tensor in safetensors.torch.load(data).items()}
+        return StatePart(tensors, facts), len(data)
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone(memory_format=torch.contiguous_format)
-
-
-def _checksum(manifest: dict[str, Any]) -> str:
-    """Of everything in a manifest but its checksum; the same before writing and after reading."""
-    return digest(json.dumps(manifest).encode())

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rivals.errors import Interrupted, RivalsError
-from rivals.experiment.checkpoint import Checkpoint, CheckpointFolder
+from rivals.experiment.checkpoint import DAMAGE, Checkpoint, CheckpointFolder
 from rivals.experiment.measurements import Measured
+from rivals.experiment.result_file import check
 from rivals.experiment.results import Results
 from rivals.experiment.run_folder import RunFolder
 from rivals.learn.callbacks import Callback
@@ -47,7 +48,9 @@ class Run:
     def go(self) -> Results:
         """Do what is still to come, and let go of the folder, whatever happens."""
         try:
-            return self.tasks()
+            results = self.tasks()
+            self.folder.check_place()  # nobody is told of results that are not there
+            return results
         finally:
             self.folder.release()
 
@@ -62,6 +65,7 @@ class Run:
             self.learn(item)
             self.results.add(self.method, items, self.stream, self.seed)
             self.done = index + 1
+            self.folder.check_place()
             self.write_tickets()
             self.save()
             self.results.write(self.folder.results)
@@ -93,27 +97,37 @@ class Run:
 
     def save(self) -> None:
         """Put the state beside the results it belongs to, both or neither."""
+        self.folder.check_place()
         self.folder.checkpoints.save(
             Checkpoint(
                 self.done, self.results.content, self.measured.to_dict(), self.method.state()
             )
         )
         self.folder.write_measured(self.measured)
+        self.folder.check_place()
 
     def restore(self, checkpoints: CheckpointFolder) -> None:
         """Go back to what a checkpoint holds."""
         checkpoint = checkpoints.load()
         try:
-            self.method.load(checkpoint.state)
-        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            checkpoint.into(self.method)
+        except DAMAGE as error:
             raise RivalsError(
                 f"The checkpoint {checkpoints.folder} does not fit this run "
                 f"({type(error).__name__}); use the version of rivals that wrote it."
             ) from error
-        checkpoints.sweep()
         self.done = checkpoint.done
+        if self.done:
+            check(checkpoint.results, checkpoints.manifest)
+        found = len(checkpoint.results.get("tasks", []))
+        if found != self.done or found > len(self.stream):
+            raise RivalsError(
+                f"The checkpoint {checkpoints.folder} is damaged: its results are not those of "
+                f"{self.done} tasks; delete the folder to start anew."
+            )
         self.results = Results(checkpoint.results)
         self.measured = Measured.from_dict(checkpoint.measured)
+        checkpoints.sweep()
         self.resuming = len(self.method.known) > checkpoint.done
         if self.done:
             self.results.write(self.folder.results)

@@ -72,6 +72,12 @@ class Measured:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Measured:
-        known = {k: v for k, v in values.items() if k != "total_train_seconds"}
-        known["resumed"] = known.get("resumed", 0) + 1
-        return cls(**known)
+        """As `to_dict` wrote them; what is missing or of another type begins anew."""
+        found = cls()
+        for name, value in vars(found).items():
+            if not name.startswith("_") and type(values.get(name)) is type(value):
+                setattr(found, name, values[name])
+        seconds = found.train_seconds.items()
+        found.train_seconds = {task: each for task, each in seconds if isinstance(each, float)}
+        found.resumed += 1
+        return found

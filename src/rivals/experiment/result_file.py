@@ -11,14 +11,18 @@ from typing import Any
 import jsonschema
 
 from rivals.errors import RivalsError
-from rivals.io.files import read_json, write_bytes
+from rivals.io.files import write_bytes
+from rivals.io.reading import read_json
+from rivals.io.seal import sealed, unsealed
 
 FORMAT = 1
+MOST_UNITS = 1_000_000  # of a block
+LARGEST = 64 * 2**20  # bytes; a run of a thousand tasks has 10 MB
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """The content of a results file, checked against the schema."""
-    content = read_json(path, "results file")
+    """The content of a results file, checked against its checksum and the schema."""
+    content = unsealed(read_json(path, "results file", LARGEST), f"The results file {path}")
     check(content, path)
     return content
 
@@ -26,7 +30,7 @@ def read_results(path: Path) -> dict[str, Any]:
 def write_results(path: Path, content: dict[str, Any]) -> None:
     """Check the content and write it with one line for each task and each row of the matrix."""
     check(content, path)
-    entries = [f"{_json(key)}: {_lines(value)}" for key, value in content.items()]
+    entries = [f"{_json(key)}: {_lines(value)}" for key, value in sealed(content).items()]
     write_bytes(path, ("{\n" + ",\n".join(entries) + "\n}\n").encode())
 
 
@@ -60,9 +64,16 @@ def check(content: dict[str, Any], path: Path) -> None:
         raise RivalsError(
             f"The results file {path} is damaged: its matrix must hold numbers from 0 to 100."
         )
-    for task in content["tasks"]:
+    tasks, rows = content["tasks"], [len(row) for row in content["matrix"]]
+    if rows != [*range(1, len(tasks) + 1)]:
+        raise RivalsError(
+            f"The results file {path} is damaged: its matrix must have one row for each task."
+        )
+    if (tasks or content["complete"]) and not (tasks and content["summary"]):
+        raise RivalsError(f"The results file {path} is damaged: it has no tasks, or no summary.")
+    for task in tasks:
         units = (unit for layer in task.get("winners", []) for unit in layer)
-        if not all(type(unit) is int and unit >= 0 for unit in units):
+        if not all(type(unit) is int and 0 <= unit < MOST_UNITS for unit in units):
             raise RivalsError(
                 f"The results file {path} is damaged: the winners of the task '{task['name']}' "
                 "must be unit numbers."

@@ -11,19 +11,24 @@ from typing import Any
 from urllib.parse import quote
 
 import torch
-import yaml
 
 from rivals import __version__
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.experiment.measurements import Measured
 from rivals.experiment.run_settings import RunSettings
-from rivals.io.files import make_folder, write_json, write_yaml
+from rivals.io.files import make_folder, remove_partial, write_json, write_yaml
 from rivals.io.locks import LOCK_NAME, FolderLock
+from rivals.io.reading import check_plain, read_yaml
+from rivals.io.seal import sealed, unsealed
 from rivals.streams.on_validation import OnValidation
 from rivals.streams.stream import Stream
 
 FORMAT = 2  # 1: rivals 0.1, whose settings had other names
+KINDS: dict[str, type] = {  # what config.yaml must hold
+    "benchmark": str, "method": str, "preset": str, "seed": int, "stream": dict, "network": dict,
+    "training": dict, "data": dict,
+}  # fmt: skip
 
 
 class RunFolder:
@@ -53,7 +58,7 @@ class RunFolder:
         """Take an empty folder and write the complete settings into it."""
         with self._reachable():
             self._take()
-        write_yaml(self.config, config(settings, stream))
+        write_yaml(self.config, sealed(config(settings, stream)))
 
     def _take(self) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -70,6 +75,7 @@ class RunFolder:
         make_folder(self.path)
         if not os.access(self.path, os.W_OK):
             raise RivalsError(f"{self.path} cannot be written to; choose another --out.")
+        check_plain(self.path, "run")
         self.lock = FolderLock(self.path)
         self._sweep()
 
@@ -84,8 +90,8 @@ class RunFolder:
 
     def _sweep(self) -> None:
         """Remove what a killed run left half-written."""
-        for path in self.path.rglob(".*.part"):
-            path.unlink(missing_ok=True)
+        for path in list(self.path.rglob(".*.part")):
+            remove_partial(path)
 
     def resume(self, settings: RunSettings, stream: Stream) -> None:
         """Make sure that the folder holds the very run that is asked for."""
@@ -105,9 +111,15 @@ class RunFolder:
                     f"{self.path} holds another run: {differs}; "
                     "resume with the settings it was started with, or choose another --out."
                 )
+        check_plain(self.path, "run")
         with self._reachable():
             self.lock = FolderLock(self.path)
             self._sweep()
+
+    def check_place(self) -> None:
+        """Refuse to go on in a folder that was moved, removed or replaced meanwhile."""
+        if self.lock:
+            self.lock.check_place()
 
     def release(self) -> None:
         """Let others work in the folder."""
@@ -115,10 +127,8 @@ class RunFolder:
             self.lock.release()
 
     def read_config(self) -> dict[str, Any]:
-        try:
-            content = yaml.safe_load(self.config.read_text())
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise RivalsError(f"The settings file {self.config} is damaged.") from error
+        """The settings, as config.yaml holds them; nothing is imported or built."""
+        content = read_yaml(self.config, "settings file", root=self.path)
         if not isinstance(content, dict):
             raise RivalsError(f"The settings file {self.config} is damaged: it holds no settings.")
         if content.get("format") != FORMAT:
@@ -127,8 +137,14 @@ class RunFolder:
                 f"{FORMAT}; go on with rivals 0.1, or run it anew (`rivals report` reads its "
                 "results.json)."
             )
-        if isinstance(content.get("data"), dict):
-            content["data"] = {"measured_on": "test", **content["data"]}  # in older files missing
+        content = unsealed(content, f"The settings file {self.config}")
+        for key, kind in KINDS.items():
+            if not isinstance(content.get(key), kind):
+                raise RivalsError(
+                    f"The settings file {self.config} is damaged: it has no usable '{key}'; "
+                    "bring back the original, or run it anew."
+                )
+        content["data"] = {"measured_on": "test", **content["data"]}  # in older files missing
         return content
 
 

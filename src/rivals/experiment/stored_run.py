@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from rivals.errors import RivalsError
+from rivals.experiment.checkpoint import DAMAGE, Checkpoint
 from rivals.experiment.results import read_results
 from rivals.experiment.run_folder import RunFolder
+from rivals.io.pictures import Shape
+from rivals.io.reading import check_no_links
 from rivals.learn.method import Method, methods
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
@@ -15,7 +19,7 @@ from rivals.streams.on_validation import measured_on
 from rivals.streams.stream import Stream, StreamItem, streams
 from rivals.tickets.ticket import Ticket
 
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
+MOST_WEIGHTS = 2**26  # between layers of the widths that config.yaml names
 
 
 class StoredRun:
@@ -38,7 +42,9 @@ class StoredRun:
                 f"The run {self.folder.path} has no task named '{task}'; "
                 f"it has {', '.join(self.tasks)}."
             )
-        return Ticket.load(self.folder.ticket(task))
+        folder = self.folder.ticket(task)
+        check_no_links(self.folder.path, folder, "ticket")
+        return Ticket.load(folder)
 
     @cached_property
     def stream(self) -> Stream:
@@ -50,7 +56,7 @@ class StoredRun:
             fingerprint = self.config["data"]["fingerprint"]
             on = self.config["data"]["measured_on"]
         except DAMAGE as error:
-            raise self._foreign(error) from error
+            raise foreign(self.folder.path, error) from error
         stream = benchmark.build(settings, seed.child("stream"))
         if stream.fingerprint != fingerprint:
             raise RivalsError(
@@ -64,21 +70,32 @@ class StoredRun:
 
     def method(self) -> Method:
         """The method as its last checkpoint has it."""
-        config, checkpoints = self.config, self.folder.checkpoints
-        checkpoint = checkpoints.load()
-        try:
-            cls = methods[config["method"]]
-            network = NetworkSettings(**config["network"])
-            plan = NetworkPlan(network, self.stream.input_shape)
-            settings = cls.settings_class(**config["training"])
-            method = cls(plan, settings, Seed(config["seed"]).child("method"))
-            method.load(checkpoint.state)
-        except DAMAGE as error:
-            raise self._foreign(error) from error
-        return method
+        checkpoint = self.folder.checkpoints.load()
+        return restored(self.folder.path, self.config, checkpoint, self.stream.input_shape)
 
-    def _foreign(self, error: Exception) -> RivalsError:
-        return RivalsError(
-            f"The settings or the checkpoint of the run {self.folder.path} do not fit this "
-            f"version ({type(error).__name__}); use the version of rivals that wrote them."
-        )
+
+def restored(path: Path, config: dict[str, Any], checkpoint: Checkpoint, shape: Shape) -> Method:
+    """The method of the run in `path`, for images of `shape`, as a checkpoint has it."""
+    try:
+        network = NetworkSettings(**config["network"])
+        pairs = zip(network.widths, network.widths[1:], strict=False)
+        if sum(before * after for before, after in pairs) > MOST_WEIGHTS:
+            raise RivalsError(
+                f"The settings of the run {path} describe a network of more than "
+                f"{MOST_WEIGHTS:,} pairs of units, which is the limit for stored runs."
+            )
+        cls = methods[config["method"]]
+        settings = cls.settings_class(**config["training"])
+        plan = NetworkPlan(network, shape)
+        method = cls(plan, settings, Seed(config["seed"]).child("method"))
+        checkpoint.into(method)
+    except DAMAGE as error:
+        raise foreign(path, error) from error
+    return method
+
+
+def foreign(path: Path, error: Exception) -> RivalsError:
+    return RivalsError(
+        f"The settings or the checkpoint of the run {path} do not fit this version "
+        f"({type(error).__name__}); use the version of rivals that wrote them."
+    )

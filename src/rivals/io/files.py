@@ -1,15 +1,22 @@
-"""Atomic writes: a file is written under a temporary name, flushed, then renamed."""
+"""Atomic writes: a file is written under a temporary name, flushed, then renamed.
+
+`tests/crash_points.py` stops the program before each of these steps, with and without power.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -17,11 +24,12 @@ from rivals.errors import RivalsError
 from rivals.io.reading import is_link
 
 CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)  # of a file system that knows no flush of folders
+HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path`; after a crash or on a full disk the old file is unchanged."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial = _partial(path)
     try:
         partial.unlink(missing_ok=True)  # of a killed process that had this number
         with partial.open("xb") as file:  # never through a link that somebody put there
@@ -30,19 +38,120 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
         flush_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:  # memory can be used up here, too
         with contextlib.suppress(OSError):
             partial.unlink()
-        raise RivalsError(
-            f"Could not write {path} ({error.strerror}); make room there or choose another folder."
-        ) from error
+        if isinstance(error, OSError):
+            raise _not_written(path, error) from error
+        raise
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], old: tuple[str, ...] = ()) -> None:
+    """Write files that belong together: a crash leaves all of the old ones or all of the new ones.
+
+    What a former call wrote is replaced, and so are files named in `old`. Where the folder holds
+    anything else, that stays, and the files are written one after the other.
+    """
+    try:
+        there = {path.name for path in folder.iterdir()} if folder.exists() else None
+        if there is not None and there - {*files, *old}:
+            for name, data in files.items():
+                write_bytes(folder / name, data)
+            return
+        if there is not None and all(_holds(folder / name, data) for name, data in files.items()):
+            return
+        make_folders(folder.parent)
+        partial = _partial(folder)
+        remove_partial(partial)
+        try:
+            partial.mkdir()
+            for name, data in files.items():
+                write_bytes(partial / name, data)
+            move_folder(partial, folder)
+        finally:
+            remove_partial(partial)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+
+
+def move_folder(made: Path, place: Path) -> None:
+    """Rename a folder to a place that may hold another, which is then at `made`.
+
+    Linux exchanges the two at once. Elsewhere a crash in between can leave the old one at `made`.
+    """
+    if not place.exists():
+        made.rename(place)
+    elif not _exchange(made, place):
+        aside = made.with_name(f"{made.name}.old")
+        place.rename(aside)
+        try:
+            made.rename(place)
+        except OSError:
+            aside.rename(place)
+            raise
+        aside.rename(made)
+    flush_folder(place.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Whether the system could exchange two names in one step."""
+    if sys.platform != "linux":
+        return False
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if exchange is None:  # an old C library
+        return False
+    words = (HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE)
+    if exchange(*words) == 0:
+        return True
+    found = ctypes.get_errno()
+    if found in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):  # not on this file system
+        return False
+    raise OSError(found, os.strerror(found), str(other))
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all it holds: after a crash it is there whole or not at all."""
+    partial = _partial(folder)
+    remove_partial(partial)
+    try:
+        folder.rename(partial)
+    except FileNotFoundError:
+        return
+    flush_folder(folder.parent)
+    remove_partial(partial)
+
+
+def remove_partial(path: Path) -> None:
+    """Remove a file or a folder that a killed process left half-written or half-removed."""
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+
+
+def _not_written(path: Path, error: OSError) -> RivalsError:
+    return RivalsError(
+        f"Could not write {path} ({error.strerror}); make room there or choose another folder."
+    )
 
 
 def flush_folder(folder: Path) -> None:
     """Make a rename inside `folder` survive a power cut, where the system can flush folders."""
     if os.name == "nt":  # Windows cannot open a folder
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # it may be written to, but not read
+        return
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -50,6 +159,25 @@ def flush_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def open_plain(path: Path, mode: str) -> IO[bytes]:
+    """Open a regular file, never a link, a pipe or a device. Raises OSError.
+
+    `mode` is "rb", "wb", "ab" or "rb+"; a new file can be read by its owner only.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        number = os.open(name, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)
+            raise OSError(errno.EINVAL, "it is not a regular file", name)
+        return number
+
+    if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():  # Windows
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return open(path, mode, opener=opener)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -61,22 +189,21 @@ def write_yaml(path: Path, value: Any) -> None:
     write_bytes(path, text.encode())
 
 
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON file that holds an object; `what` names the file in error messages."""
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise RivalsError(f"Could not read the {what} {path} ({error.strerror}).") from error
-    except ValueError as error:
-        raise RivalsError(f"The {what} {path} is damaged: it is not valid JSON.") from error
-    if not isinstance(value, dict):
-        raise RivalsError(f"The {what} {path} is damaged: it holds no JSON object.")
-    return value
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it; a power cut does not take them away again."""
+    missing, place = [], path
+    while not place.exists() and place != place.parent:
+        missing.append(place)
+        place = place.parent
+    path.mkdir(parents=True, exist_ok=True)
+    for made in reversed(missing):
+        flush_folder(made.parent)
 
 
 def make_folder(path: Path) -> None:
+    """`make_folders`, with every problem in one sentence."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folders(path)
     except OSError as error:
         raise RivalsError(
             f"Could not make the folder {path} ({error.strerror}); choose another with --out."

@@ -105,7 +105,7 @@ def lock_for_child(path: Path) -> Iterator[list[int]]:
         return
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield [descriptor]
@@ -123,8 +123,8 @@ def child_is_alive(path: Path) -> bool:
     import fcntl
 
     try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # also if it is a link: a lock of somebody else says nothing about the child
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

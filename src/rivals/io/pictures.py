@@ -4,6 +4,10 @@ Learning, predicting, exported tickets, uploads, pools and official data therefo
 pixels and have the same limits. A picture is turned as its EXIF data says, 16 bits become 8,
 transparent parts become white, and the whole picture is resized to the wanted shape without
 keeping its aspect ratio. Of an animated picture the first frame is used.
+
+What decoding will take is known from the head of a file, and is bounded before anything is decoded:
+no picture takes more than `MAX_MEMORY`. A JPEG is reduced while it is decoded. A large picture of
+another format is decoded, and then converted and reduced in bands.
 """
 
 from __future__ import annotations
@@ -12,15 +16,17 @@ import contextlib
 import io
 import os
 import stat
+import struct
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import IO, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin, TiffImagePlugin
 
 from rivals.errors import RivalsError
+from rivals.io.reading import printable
 
 Shape: TypeAlias = tuple[int, int, int]  # (channels, height, width)
 
@@ -31,10 +37,24 @@ FORMATS = {
     "TIFF": ".tif", "WEBP": ".webp", "PPM": ".ppm", "AVIF": ".avif", "JPEG2000": ".jp2",
     "ICO": ".ico", "TGA": ".tga", "PCX": ".pcx", "SGI": ".sgi", "XBM": ".xbm", "QOI": ".qoi",
 }  # fmt: skip
-MAX_PIXELS = 50_000_000  # checked before decoding: a tiny file can claim any size
+MAX_PIXELS = 80_000_000  # checked before decoding: a tiny file can claim any size
+MAX_SIDE = 30_000  # pixels
+MAX_FILE = 100_000_000  # bytes; some decoders read the whole file
+MAX_ICON_SIDE = 1024  # of a picture inside an ICO file
+MAX_MEMORY = 220_000_000  # bytes that decoding a picture may take, beside the file
+DECODED = 4  # bytes a pixel, in all modes at most
+# Formats whose decoders hold more than that: several copies, or more bits. As measured.
+BYTES_PER_PIXEL = {"WEBP": 16, "AVIF": 15, "JPEG2000": 25, "QOI": 8, "SGI": 8}
+CONVERTED = 20  # bytes for a pixel on its way to the mode that is wanted
+LARGE = 4_000_000  # pixels; larger pictures are reduced before they are resized
+BAND = 500_000  # pixels of them that are converted at once
 MODES = {1: "L", 3: "RGB"}  # channels: mode of pillow
 ADVICE = "use PNG, JPEG or another common format"
 TOLERANCE = 1e-6  # how far floats may leave 0 … 1
+
+
+class _MemoryLimitError(Exception):
+    """Decoding would take too much; the argument says what, and what is the limit."""
 
 
 class TensorLike(Protocol):
@@ -48,7 +68,11 @@ Picture: TypeAlias = PictureFile | Image.Image | NDArray[Any] | TensorLike
 
 
 def to_pixels(
-    picture: Picture, shape: Shape, scale: float = 255.0, name: str = ""
+    picture: Picture,
+    shape: Shape,
+    scale: float = 255.0,
+    name: str = "",
+    memory: int = MAX_MEMORY,
 ) -> NDArray[np.uint8]:
     """Decode any picture to uint8 pixels of the given shape.
 
@@ -61,6 +85,7 @@ def to_pixels(
         shape: The wanted (channels, height, width), with 1 or 3 channels.
         scale: The value of white in the result.
         name: What error messages call the picture; by default its path, or "The picture".
+        memory: Bytes that decoding a file may take, beside the file itself.
 
     Returns:
         uint8 pixels (channels, height, width).
@@ -69,9 +94,8 @@ def to_pixels(
     if isinstance(picture, str | os.PathLike | bytes):
         check_channels(channels, name or _name(picture))
         with open_picture(picture, name) as opened:
-            if opened.format == "JPEG":  # decoded at a fraction of its size where that is enough
-                opened.draft(None, (2 * width, 2 * height))
-            return fit(opened, shape, scale)
+            opened.draft(None, (2 * width, 2 * height))
+            return fit(opened, shape, scale, memory)
     name = name or "The picture"
     check_channels(channels, name)
     image = picture if isinstance(picture, Image.Image) else _from_array(picture, shape, name)
@@ -113,17 +137,48 @@ def open_picture(
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         Image.init()  # a format that this pillow was built without must not be named
         known = [each for each in formats if each in Image.OPEN]
-        with _file(source) as file, Image.open(file, "r", known) as picture:
-            _check_size(picture, name)
-            yield picture
+        with _file(source) as file:
+            _check_icon(file)
+            with Image.open(file, "r", known) as picture:
+                _check_size(picture, name)
+                yield picture
 
 
-def upright(picture: Image.Image, mode: str) -> Image.Image:
-    """A copy, turned as its EXIF data says, with 8 bits a channel and without transparency."""
-    picture = ImageOps.exif_transpose(picture)
+def upright(
+    picture: Image.Image, mode: str, enough: tuple[int, int], memory: int = MAX_MEMORY
+) -> Image.Image:
+    """A copy, turned as its EXIF data says, with 8 bits a channel and without transparency.
+
+    A large picture is reduced, so that the copy has at least the width and height `enough`.
+    """
+    _check_memory(picture, memory)
+    orientation = picture.getexif().get(ExifTags.Base.Orientation, 1)
+    wide, high = enough if orientation < 5 else enough[::-1]  # from 5 on a quarter turn
+    across, down = 1, 1
+    if picture.width * picture.height > LARGE:
+        across, down = max(1, picture.width // wide), max(1, picture.height // high)
+    copy = _converted(picture, mode, across, down)
+    copy.getexif()[ExifTags.Base.Orientation] = orientation
+    return ImageOps.exif_transpose(copy)
+
+
+def _converted(picture: Image.Image, mode: str, across: int, down: int) -> Image.Image:
+    """The whole picture in `mode`, reduced by whole numbers. Only a band is in memory twice."""
+    if (across, down) == (1, 1):
+        return _plain(picture, mode)
+    rows = down * max(1, BAND // (picture.width * down))
+    copy = Image.new(mode, (-(-picture.width // across), -(-picture.height // down)))
+    for top in range(0, picture.height, rows):
+        band = picture.crop((0, top, picture.width, min(top + rows, picture.height)))
+        copy.paste(_plain(band, mode).reduce((across, down)), (0, top // down))
+    return copy
+
+
+def _plain(picture: Image.Image, mode: str) -> Image.Image:
+    """A copy in `mode`: 8 bits a channel, and white where it is transparent."""
     if picture.mode.startswith("I"):  # 16 bits, of which pillow would keep the lowest 8
-        deep = np.asarray(picture).astype(np.int64)
-        picture = Image.fromarray((deep.clip(0, 65535) // 257).astype(np.uint8))
+        deep = np.asarray(picture).clip(0, 65535)
+        picture = Image.fromarray((deep // 257).astype(np.uint8))
     elif picture.mode == "F":
         raise ValueError("float pixels in a file have no defined white")
     if picture.has_transparency_data:
@@ -143,10 +198,12 @@ def check_channels(channels: int, name: str) -> None:
         )
 
 
-def fit(picture: Image.Image, shape: Shape, scale: float = 255.0) -> NDArray[np.uint8]:
+def fit(
+    picture: Image.Image, shape: Shape, scale: float = 255.0, memory: int = MAX_MEMORY
+) -> NDArray[np.uint8]:
     """The pixels of a picture that is open, resized to `shape`."""
     channels, height, width = shape
-    plain = upright(picture, MODES[channels])
+    plain = upright(picture, MODES[channels], (2 * width, 2 * height), memory)
     if plain.size != (width, height):
         plain = plain.resize((width, height), Image.Resampling.BILINEAR)
     values = np.asarray(plain, np.uint8)
@@ -157,10 +214,15 @@ def fit(picture: Image.Image, shape: Shape, scale: float = 255.0) -> NDArray[np.
 
 
 def _name(source: PictureFile) -> str:
-    return "The picture" if isinstance(source, bytes) else os.fspath(source)
+    return "The picture" if isinstance(source, bytes) else printable(os.fspath(source))
 
 
 def _check_size(picture: Image.Image, name: str) -> None:
+    if max(picture.size) > MAX_SIDE:
+        raise RivalsError(
+            f"{name} is {picture.width}×{picture.height} pixels, but a side may have at most "
+            f"{MAX_SIDE:,}; cut it, or make it smaller."
+        )
     if picture.width * picture.height > MAX_PIXELS:
         raise _too_large(name)
 
@@ -170,6 +232,79 @@ def _too_large(name: str) -> RivalsError:
         f"{name} has more than {MAX_PIXELS // 10**6} million pixels, which is the limit; "
         "make it smaller."
     )
+
+
+def _check_memory(picture: Image.Image, memory: int) -> None:
+    """Refuse a file that would take more than `memory` bytes when it is decoded."""
+    if not isinstance(picture, ImageFile.ImageFile):
+        return
+    pixels = picture.width * picture.height
+    needed: float = CONVERTED * (pixels if pixels <= LARGE else BAND)
+    needed += pixels * BYTES_PER_PIXEL.get(str(picture.format), DECODED)
+    if picture.tile and isinstance(picture, JpegImagePlugin.JpegImageFile):
+        needed += pixels * _coefficients(picture)
+    elif isinstance(picture, TiffImagePlugin.TiffImageFile):
+        needed += _largest_piece(picture)
+    if needed > memory:
+        raise _MemoryLimitError(f"{needed / 1e6:,.0f} MB of memory, but {memory / 1e6:,.0f}")
+
+
+def _largest_piece(picture: TiffImagePlugin.TiffImageFile) -> float:
+    """Bytes of a strip or tile of a TIFF, which is decoded at once; it may exceed the picture."""
+    tags = picture.tag_v2
+    rows = min(tags.get(TiffImagePlugin.ROWSPERSTRIP, picture.height), picture.height)
+    across, down = tags.get(TiffImagePlugin.TILEWIDTH), tags.get(TiffImagePlugin.TILELENGTH)
+    piece = across * down if across and down else picture.width * rows
+    bits = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (8,)))
+    samples = tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1)
+    return float(piece * max(DECODED, samples * bits / 8))
+
+
+def _coefficients(picture: JpegImagePlugin.JpegImageFile) -> float:
+    """Bytes a pixel of the reduced picture that libjpeg takes before the first pixel is there.
+
+    It takes 2 for every value of a picture that comes in several scans, as progressive ones do, and
+    a picture that is reduced while it is decoded has all of its values.
+    """
+    if not _in_several_scans(picture):
+        return 0
+    reduced = (getattr(picture, "decoderconfig", None) or (1,))[0]
+    values = [across * down for _, across, down, _ in picture.layer]
+    most = max(across for _, across, _, _ in picture.layer) * max(
+        down for _, _, down, _ in picture.layer
+    )
+    return float(2 * reduced**2 * sum(values) / most)
+
+
+def _in_several_scans(picture: JpegImagePlugin.JpegImageFile) -> bool:
+    """Whether the first scan lacks something; also where the file is unusual."""
+    if picture.info.get("progressive") or picture.fp is None:
+        return True
+    picture.fp.seek(2)
+    while True:
+        head = picture.fp.read(4)  # 255, the kind of a segment, its length
+        if len(head) < 4 or head[0] != 0xFF or not 0xC0 <= head[1] < 0xFF:
+            return True
+        if head[1] == 0xDA:  # the first scan; the number of its layers is the next byte
+            return picture.fp.read(1) != bytes([picture.layers])
+        picture.fp.seek(int.from_bytes(head[2:], "big") - 2, os.SEEK_CUR)
+
+
+def _check_icon(file: IO[bytes]) -> None:
+    """Refuse an ICO file that holds more than icons.
+
+    Pillow decodes it when it is opened, and the list in it says nothing: the pictures inside do.
+    """
+    if file.read(4) == b"\0\0\1\0":
+        for number in range(int.from_bytes(file.read(2), "little")):
+            file.seek(6 + 16 * number + 12)
+            file.seek(int.from_bytes(file.read(4), "little"))
+            head = file.read(24)
+            is_png = head.startswith(b"\x89PNG")
+            sides = struct.unpack(*((">II", head[16:]) if is_png else ("<II", head[4:12])))
+            if max(sides) > MAX_ICON_SIDE:
+                raise ValueError(f"an icon of {max(sides)} pixels")
+    file.seek(0)
 
 
 @contextlib.contextmanager
@@ -186,6 +321,11 @@ def _errors_in_words(name: str, kind: str, advice: str) -> Iterator[None]:
         raise RivalsError(f"{name} cannot be read ({error.strerror}).") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(name) from error
+    except _MemoryLimitError as error:
+        raise RivalsError(
+            f"{name} takes {error} is the limit; make it smaller, or save it as a JPEG that is "
+            "not progressive."
+        ) from error
     except Exception as error:  # damaged files make pillow raise nearly anything
         raise RivalsError(
             f"{name} is not a {kind}picture that can be read ({type(error).__name__}); {advice}."
@@ -200,12 +340,17 @@ def _file(source: PictureFile) -> io.BytesIO | io.BufferedReader:
     if os.name == "nt" and os.path.isdir(source):  # Windows opens no folders
         raise IsADirectoryError
     number = os.open(source, flags)
-    kind = os.fstat(number).st_mode
-    if stat.S_ISREG(kind):
+    found = os.fstat(number)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_FILE:
         return os.fdopen(number, "rb")
     os.close(number)
-    if stat.S_ISDIR(kind):
+    if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError
+    if stat.S_ISREG(found.st_mode):
+        raise RivalsError(
+            f"{_name(source)} has {found.st_size / 1e6:,.0f} MB, but the file of a picture may "
+            f"have at most {MAX_FILE / 1e6:.0f} MB; make it smaller."
+        )
     raise ValueError("it is not a regular file")
 
 

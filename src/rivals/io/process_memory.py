@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 STATUS = Path("/proc/self/status")  # Linux: this process
 MACHINE = Path("/proc/meminfo")  # Linux: the machine
 UNKNOWN = 2**31  # assumed to be available where the system does not say
+MMAP_THRESHOLD = -3  # a parameter of mallopt in glibc
+BLOCK = 2**20  # bytes
 
 
 def peak_memory() -> int:
@@ -35,6 +38,11 @@ def resident_memory() -> int:
     return peak_memory() if present is None else present
 
 
+def memory_of(process: int) -> int | None:
+    """The present resident size of another process; None where only Linux would know."""
+    return _linux(Path(f"/proc/{process}/status"), "VmRSS")
+
+
 def available_memory() -> int:
     """What can be used without swapping; on macOS an estimate, half of what is built in."""
     if sys.platform == "win32":
@@ -48,6 +56,17 @@ def available_memory() -> int:
         return UNKNOWN
 
 
+def return_freed_blocks() -> None:
+    """Let large blocks go back to the system when they are freed, for a process that runs for long.
+
+    glibc keeps them otherwise, for every thread apart. Other systems are left as they are.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(MMAP_THRESHOLD, BLOCK)
+
+
 def _linux(file: Path, field: str) -> int | None:
     """One field of a file in /proc; None on other systems."""
     try:
@@ -58,7 +77,6 @@ def _linux(file: Path, field: str) -> int | None:
 
 
 if sys.platform == "win32":
-    import ctypes
     from ctypes import wintypes
 
     class _ProcessCounters(ctypes.Structure):  # PROCESS_MEMORY_COUNTERS of psapi.h

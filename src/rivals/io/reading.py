@@ -28,7 +28,7 @@ YAML_NODES = 100_000
 CHUNK = 2**20  # bytes read at once
 LINK = "it is a link, and links are not followed"
 SPECIAL = "it is not a regular file"
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UnreadableError(RivalsError):
@@ -48,9 +48,9 @@ def read_bytes(path: Path, what: str, limit: int, root: Path | None = None) -> b
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise _refused(path, what, f"it has {size:,} bytes, at most {limit:,}")
-        data = file.read(limit + 1)
-    if len(data) > limit:  # it grew meanwhile
-        raise _refused(path, what, f"it has more than {limit:,} bytes")
+        data = file.read(size + 1)  # not the limit: Python takes what it is asked for
+    if len(data) > size:
+        raise _refused(path, what, "it grew while it was read")
     return data
 
 
@@ -113,7 +113,9 @@ def parse_yaml(data: bytes, name: str) -> Any:
                 raise UnreadableError(f"{name} uses YAML aliases (*name); write the values out.")
             if nodes > YAML_NODES or depth > DEPTH:
                 raise UnreadableError(f"{name} holds more than any file of settings.")
-        return yaml.safe_load(data.decode())
+        value = yaml.safe_load(data.decode())
+        _check_yaml(value, name)
+        return value
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         place = "" if line is None else f" (line {line + 1})"
@@ -127,6 +129,24 @@ def check_no_links(root: Path, path: Path, what: str) -> None:
         place = place / part
         if is_link(place):
             raise _refused(place, what, LINK)
+
+
+def check_plain(folder: Path, what: str) -> None:
+    """Refuse a folder that holds, at any depth, something else than regular files and folders."""
+    pending = [folder]
+    try:
+        while pending:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    path = Path(entry.path)
+                    if is_link(path):
+                        raise _refused(path, f"file of the {what}", LINK)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        raise _refused(path, f"file of the {what}", SPECIAL)
+    except OSError as error:
+        raise _refused(folder, what, error.strerror or type(error).__name__) from error
 
 
 def printable(text: str, most: int = 200) -> str:
@@ -183,6 +203,21 @@ def _check_depth(value: Any, name: str) -> None:
         if not level:
             return
     raise UnreadableError(f"{name} is damaged: its values are nested too deeply.")
+
+
+def _check_yaml(value: Any, name: str) -> None:
+    """YAML knows keys and numbers that nothing else can show, such as dates or a million digits."""
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, int) and each.bit_length() > 1024:
+            raise UnreadableError(f"{name} holds a number of more than 300 digits.")
+        if isinstance(each, dict):
+            if not all(key is None or isinstance(key, str | int | float) for key in each):
+                raise UnreadableError(f"{name} holds a key that is no word and no number.")
+            pending += [*each, *each.values()]
+        elif isinstance(each, list | tuple | set):
+            pending += each
 
 
 def _refuse_constant(word: str) -> None:

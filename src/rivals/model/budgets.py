@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from rivals.errors import RivalsError
+from rivals.io.pictures import MAX_MEMORY
 from rivals.io.process_memory import available_memory, peak_memory
 
 RESERVE = 0.1  # of the minutes, for measuring and writing
@@ -22,10 +23,11 @@ FEWEST = 40  # pictures that a budget must leave room for
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What fits: so many pictures, trained in batches of so many."""
+    """What fits: so many pictures, trained in batches of so many, each decoded in so much."""
 
     pictures: int
     batch: int
+    decoding: int = MAX_MEMORY  # bytes that decoding one picture may take
 
 
 class TimeBudget:
@@ -82,7 +84,10 @@ def room(shape: tuple[int, int, int], count: int, megabytes: float | None) -> Me
         work = height * width * max(VALUES * batch, MEASURED)
         fit = int(megabytes * 1e6 - had - work) // size
         if fit >= count or (batch == BATCHES[-1] and fit >= FEWEST):
-            return MemoryPlan(min(count, fit), batch)
+            pictures = min(count, fit)
+            # While pictures are read, each is in memory once.
+            free = megabytes * 1e6 - peak_memory() - pictures * (size / COPIES + NAMED)
+            return MemoryPlan(pictures, batch, min(MAX_MEMORY, int(free)))
     least = megabytes + (FEWEST - fit) * size / 1e6
     raise RivalsError(
         f"--ram is {megabytes:g} MB, but learning takes at least {math.ceil(least)} MB here; "

@@ -18,9 +18,7 @@ from rivals.streams.task import Preprocessing
 SIDES = (32, 48, 64)  # pixels; pictures are brought to the nearest
 LARGEST_SIDE = 256
 RIVALS = 8  # in a block
-ANCESTOR = "tiny"  # of a new model, where nothing else is asked for
 FEWEST_NEW = 40  # pictures a class, from which on new units are tried beside the ancestor's
-FOLDS = 5  # of cross-validation
 BATCH = 32  # that LR is for
 LR = 0.2  # chosen on training images of MNIST, FashionMNIST, CIFAR-10 and SVHN, 100 a class
 PRESENTED = 16_000  # images shown to learn a task, each many times; fewer where they are large

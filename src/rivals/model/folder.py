@@ -17,19 +17,20 @@ import hashlib
 import os
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rivals.ancestors.ancestor import SHIPPED, Ancestor, shipped
 from rivals.errors import RivalsError, unknown
 from rivals.io import signatures
-from rivals.io.files import remove_files, write_bytes
+from rivals.io.files import make_folders, remove_files, write_bytes
 from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
 from rivals.io.process_memory import available_memory
 from rivals.io.reading import check_no_links, printable
@@ -38,22 +39,21 @@ from rivals.model import defaults, limits, manifest, moved_edges, spare_space, t
 from rivals.model.history import ModelHistory
 from rivals.model.manifest import NAME, AncestorName, Description, MovedEdges, TaskFacts, damaged
 from rivals.model.moved_edges import Cells, StoredEdges
+from rivals.model.network_size import check_network_size
 from rivals.naming import familiarity
 from rivals.naming.familiarity import FeatureStatistics
 from rivals.naming.task_record import TaskRecord
 from rivals.nn import task_tensors
-from rivals.nn.builders import RivalBuilder
 from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.rival_network import RivalNetwork
-from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
 from rivals.tickets.overlap import overlap
 from rivals.tickets.ticket import Ticket
 
 HALF = re.compile(r"\.model\.json\.\d+\.part")  # what a killed process may leave in the folder
 OURS = re.compile(r"[0-9a-f]{16}\.safetensors|\.[0-9a-f]{16}\.safetensors\.\d+\.part")  # in tasks
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, zlib.error)
 
 
 class ModelFolder:
@@ -162,7 +162,7 @@ class ModelFolder:
         content, tensors = self.description, dict[str, Tensor]()
         if content.moved:
             tensors = task_file.read_moved(self.path, content.moved, network, len(content.tasks))
-        edges = StoredEdges(tensors, [task.name for task in content.tasks])
+        edges = StoredEdges(network, tensors, [task.name for task in content.tasks])
         self.moved = edges.cells
         return edges
 
@@ -236,7 +236,7 @@ class ModelFolder:
         made.unsigned = signatures.remove(self.path)
         sweep(self.path)
         made.__dict__["method"], made.moved = self.method, moved
-        most, old = moved_edges.largest(self.method.network), content.moved
+        most, old = moved_edges.largest(self.method.network, moved), content.moved
         spare_space.keep(self.path, most + (old.bytes if old else 0), len(content.to_bytes()))
         return made
 
@@ -310,55 +310,22 @@ def _in_words(path: Path) -> Iterator[None]:
 
 def empty(content: Description, device: str = "cpu") -> TWTA:
     """A network that knows nothing yet."""
-    check_size(content)
-    plan = NetworkPlan(_settings(content), content.input_shape, find_device(device))
-    method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
-    if content.ancestor:
-        named(content.ancestor).give_to(method.network)
-    method.statistics_images = familiarity.STATISTICS  # so that memory stays bounded
-    return method
-
-
-def _settings(content: Description) -> NetworkSettings:
-    return NetworkSettings(
+    settings = NetworkSettings(
         architecture=content.network, widths=content.widths, units=content.rivals
     )
-
-
-def check_size(content: Description) -> None:
-    """Refuse a network that would be larger than any device's, before memory is taken for it."""
-    weights, activations = _sizes(_settings(content), content.input_shape)
-    if weights > limits.TICKET_WEIGHTS or activations > limits.ACTIVATIONS:
-        raise RivalsError(
-            f"The model's network has {weights:,} weights for a task and up to {activations:,} "
-            f"values in a layer, but at most {limits.TICKET_WEIGHTS:,} and "
-            f"{limits.ACTIVATIONS:,} are allowed; use a smaller one."
-        )
-
-
-@cache
-def _sizes(settings: NetworkSettings, input_shape: tuple[int, int, int]) -> tuple[int, int]:
-    """Weights of a ticket without its head, and the values of its widest layer for one picture.
-
-    The network is built of tensors that have a shape and no memory.
-    """
-    widest = [0]
-
-    def note(_module: nn.Module, _inputs: Any, flow: Any) -> None:
-        widest.append(flow.values.numel() if isinstance(flow.values, Tensor) else 0)
-
-    with torch.device("meta"):
-        plan = NetworkPlan(settings, input_shape, torch.device("meta"))
-        body = plan.body(RivalBuilder(settings.units))
-        for layer in body.modules():
-            if isinstance(layer, TWTALayer):
-                layer.register_forward_hook(note)
-        network = RivalNetwork(body, input_shape, Seed(0))
-    weights = 0
-    for layer in network.layers():
-        columns = layer.source.blocks if layer.source else layer.weight.columns
-        weights += layer.rivals.blocks * columns * layer.weight.taps
-    return weights, max(widest)
+    check_network_size(settings, content.input_shape)
+    plan = NetworkPlan(settings, content.input_shape, find_device(device))
+    method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
+    if content.ancestor:
+        ancestor = named(content.ancestor)
+        if settings != ancestor.network(content.rivals):
+            raise RivalsError(
+                f"The model's network does not have the shape of its ancestor '{ancestor.name}'; "
+                "bring back a copy of the model."
+            )
+        ancestor.give_to(method.network)
+    method.statistics_images = familiarity.STATISTICS  # so that memory stays bounded
+    return method
 
 
 def named(ancestor: AncestorName) -> Ancestor:
@@ -397,7 +364,7 @@ def write_lock(folder: Path) -> Iterator[FolderLock]:
     new, lock = not folder.exists(), None
     try:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise RivalsError(f"The model {folder} cannot be written to; choose another place.")
             lock = FolderLock(folder)

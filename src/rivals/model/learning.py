@@ -32,7 +32,7 @@ from rivals.learn.callbacks import (
 from rivals.learn.method import Position
 from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.twta import TWTA
-from rivals.model import budgets, defaults
+from rivals.model import budgets, defaults, limits
 from rivals.model.data_source import PictureData, default_name, open_source
 from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
@@ -65,7 +65,7 @@ class LearnOptions:
     network: str | None = None  # of a new model
     size: int | None = None  # pixels a side, of a new model
     grey: bool | None = None  # a new model without colours
-    ancestor: str | None = None  # of a new model: tiny, small or none
+    ancestor: str | None = None  # of a new model: tiny or none
     new: float | None = None  # share of blocks that get a new unit; None: what the pictures say
     epochs: int | None = None
     augmentation: str | None = None
@@ -92,8 +92,7 @@ class LearnOptions:
 
     def find_ancestor(self) -> Ancestor | None:
         """The ancestor of a new model."""
-        wanted = self.ancestor or (NO_ANCESTOR if self.network else defaults.ANCESTOR)
-        return None if wanted == NO_ANCESTOR else shipped(wanted)
+        return None if self.ancestor in (None, NO_ANCESTOR) else shipped(self.ancestor)
 
     def check_existing(self, model: ModelFolder) -> None:
         """Refuse options that only a new model can follow, unless the model is just so."""
@@ -313,7 +312,7 @@ class LearningSession:
             if done % 50 == 0 or done == count:
                 self.listener({"event": "reading", "done": done, "of": count})
 
-        pictures = picture_source.read(chosen, shape, progress)
+        pictures = picture_source.read(chosen, shape, progress, memory=self.memory.decoding)
         if pictures.left_out and self.options.strict:
             names = tuple(Path(each.path).name for each in pictures.left_out)
             raise RivalsError(
@@ -441,6 +440,10 @@ def check_apart(folder: Path, model: Path) -> None:
 
 def check_known(model: ModelFolder | None, task: str, again: bool) -> None:
     known = [] if model is None else [each.name for each in model.tasks]
+    if len(known) >= limits.TASKS and not again:
+        raise RivalsError(
+            f"The model knows {len(known):,} tasks, which is the limit; drop one first."
+        )
     if task in known and not again:
         raise RivalsError(
             f"The model knows a task '{task}'; choose another name with --name, or refine it with "

@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
 from rivals.io.pictures import Picture, to_pixels
-from rivals.learn.callbacks import Callback
-from rivals.model import folder, learning, manifest, testing
-from rivals.model.data_source import PictureData, open_source
-from rivals.model.events import Listener
+from rivals.model import folder, manifest
 from rivals.model.folder import Dropped, ModelFolder
-from rivals.model.learning import Learned
 from rivals.model.manifest import TaskFacts
 from rivals.naming.familiarity import check_share
 from rivals.naming.predictor import Predictor
-from rivals.streams import picture_source
 from rivals.tickets.ticket import Ticket
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answering is quick
     from rivals.deploy.exported import Exported
+    from rivals.learn.callbacks import Callback
+    from rivals.model.data_source import PictureData
+    from rivals.model.events import Listener
+    from rivals.model.learning import Learned
+    from rivals.model.testing import TestReport
 
 BATCH = 64  # pictures that are answered at once
 
@@ -134,7 +134,7 @@ class Model:
             size: Pixels a side that a new model looks at.
             grey: A new model without colours.
             network: conv-small, lenet, mlp or resnet-small, of a new model without ancestor.
-            ancestor: What a new model starts from: tiny, small, or none for random weights.
+            ancestor: What a new model starts from: tiny, or none for random weights.
             new: Share of blocks that get a new unit; by default the pictures decide.
             seed: All randomness of a new model comes from it.
             callbacks: Callbacks of the trainer.
@@ -145,7 +145,9 @@ class Model:
         Returns:
             What was learned: accuracy on held-out pictures, bytes, seconds, and what was left out.
         """
-        return learning.learn(
+        from rivals.model.learning import learn
+
+        return learn(
             data, self.path, name, classes=classes, callbacks=callbacks, listener=listener,
             asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
             strict=strict, minutes=minutes, ram=ram, network=network, size=size, grey=grey,
@@ -220,7 +222,7 @@ class Model:
 
     def test(
         self, data: PictureData, task: str | None = None, *, classes: Sequence[str] | None = None
-    ) -> testing.TestReport:
+    ) -> TestReport:
         """Accuracy on pictures that were not learned, with its interval, class by class.
 
         Args:
@@ -228,6 +230,10 @@ class Model:
             task: The task, where it is known; otherwise the model names one for each picture.
             classes: Names of the classes, where labels are numbers.
         """
+        from rivals.model.data_source import open_source
+        from rivals.model.testing import report
+        from rivals.streams import picture_source
+
         self.check(task)
         model = self.opened()
         source = open_source(data, task or "the test pictures", classes, fewest=1)
@@ -252,7 +258,7 @@ class Model:
             right = sum(a.label == t for a, t in zip(with_task, truth, strict=True))
             given = 100 * right / len(truth)
         left_out = [each.path for each in pictures.left_out]
-        return testing.report(truth, found, task or "", given, left_out)
+        return report(truth, found, task or "", given, left_out)
 
     def _all_answers(self, images: NDArray[np.uint8], task: str | None) -> list[Answer]:
         parts = range(0, len(images), BATCH)

@@ -20,23 +20,30 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def keep(folder: Path, *sizes: int) -> None:
-    """Hold space for files of these sizes, where there is enough; otherwise there is none."""
-    path = folder / NAME
+    """Hold space for files of these sizes, or as much of it as there is."""
     size = BLOCK * sum(2 + each // BLOCK for each in sizes if each)
-    with contextlib.suppress(OSError):
-        found = path.lstat()
-        held = getattr(found, "st_blocks", found.st_size // 512) * 512  # a sparse file holds none
-        if stat.S_ISREG(found.st_mode) and size <= min(held, found.st_size) <= 2 * size:
+    if size <= held(folder) <= 2 * size:
+        return
+    give_back(folder)
+    for share in (4, 3, 2, 1):
+        try:
+            with (folder / NAME).open("xb") as file:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size * share // 4)
+                else:
+                    file.write(bytes(size * share // 4))
             return
-        path.unlink()
-    try:
-        with path.open("xb") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:
-                file.write(bytes(size))
-    except OSError:
-        give_back(folder)
+        except OSError:
+            give_back(folder)
+
+
+def held(folder: Path) -> int:
+    """The bytes that are held; a sparse file or a link holds none."""
+    with contextlib.suppress(OSError):
+        found = (folder / NAME).lstat()
+        if stat.S_ISREG(found.st_mode):
+            return min(found.st_size, getattr(found, "st_blocks", found.st_size) * 512)
+    return 0
 
 
 def give_back(folder: Path) -> bool:

@@ -18,7 +18,7 @@ from rivals.io.files import digest
 from rivals.io.reading import UnreadableError, parse_json, read_bytes
 from rivals.model import limits
 from rivals.model.manifest import MovedEdges, TaskFacts, damaged, file_name
-from rivals.model.moved_edges import INDEX
+from rivals.model.moved_edges import INDEX, cell_count
 from rivals.naming.familiarity import LEVELS
 from rivals.naming.gaussian import DIRECTIONS
 from rivals.naming.scores import SIDE
@@ -57,17 +57,20 @@ def read_moved(
 ) -> dict[str, Tensor]:
     """The checked tensors of the file with the edges that moved to one of so many `tasks`."""
     what = "the file of moved edges"
-    edges = zip(network.layers(), _most_claimed(network), strict=True)
-    most = tasks * sum(each * (2 * layer.weight.taps + INDEX) for layer, each in edges)
+    each = (cell_count(layer) * (2 * layer.weight.taps + INDEX) for layer in network.layers())
+    most = tasks * sum(each)
     if moved.bytes > 8 + limits.HEADER + most:
         raise damaged(model, f"{what} is larger than its network allows")
     data = _bytes(model, moved, what)
     found, wanted = _shapes(model, data, what), dict[str, tuple[str, tuple[int, ...]]]()
     for number, layer in enumerate(network.layers()):
-        count = found.get(f"layer{number}.tasks", ("", (0,)))[1][:1]
-        wanted[f"layer{number}.tasks"] = "I16", count
-        wanted[f"layer{number}.cells"] = "I32", count
-        wanted[f"layer{number}.values"] = "F16", (*count, layer.weight.taps)
+        counts = {
+            name: found.get(f"layer{number}.{name}", ("", ()))[1][:1]
+            for name in ("owners", "cells", "values")
+        }
+        wanted[f"layer{number}.owners"] = "I16", counts["owners"]
+        wanted[f"layer{number}.cells"] = "U8", counts["cells"]
+        wanted[f"layer{number}.values"] = "F16", (*counts["values"], layer.weight.taps)
     if found != wanted:
         raise damaged(model, f"{what} does not fit its network")
     return _tensors(model, data, what)
@@ -123,31 +126,22 @@ def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
         if bits not in BITS:
             return prefix[:-1]
         wanted[names[0]] = "U8", (math.ceil(rivals.blocks * int(bits) / 8),)
-    for number, most in enumerate(_most_claimed(network)):
+    for number, layer in enumerate(network.layers()):
         name = f"layer{number}.claimed"
         kind, shape = found.get(name, ("", ()))
         if kind not in CLAIMED or len(shape) != 2 or type(shape[0]) is not int:
             return name
-        if not 0 <= shape[0] <= most:
+        if not 0 <= shape[0] <= cell_count(layer):
             return name
-        wanted[name] = kind, (shape[0], network.layers()[number].weight.taps)
+        wanted[name] = kind, (shape[0], layer.weight.taps)
     differing = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     return differing[0][:80] if differing else ""
-
-
-def _most_claimed(network: RivalNetwork) -> list[int]:
-    """The edges of a ticket, layer by layer."""
-    return [
-        layer.rivals.blocks * (layer.source.blocks if layer.source else layer.weight.columns)
-        for layer in network.layers()
-    ]
 
 
 def largest(network: RivalNetwork, classes: int) -> int:
     """The most bytes that the file of a task with so many classes can have."""
     numbers = sum(math.prod(shape) for _, shape in expected(network, classes).values())
-    for layer, edges in zip(network.layers(), _most_claimed(network), strict=True):
-        numbers += edges * layer.weight.taps
+    numbers += sum(cell_count(layer) * layer.weight.taps for layer in network.layers())
     winners = sum(rivals.blocks for rivals in network.rivals())
     return 8 + limits.HEADER + 4 * (numbers + winners)
 

@@ -14,6 +14,7 @@ from rivals.naming.familiarity import FeatureStatistics
 from rivals.naming.rule import Rule, TaskNamer
 from rivals.naming.task_record import Prediction, TaskRecord
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
+from rivals.tickets.ticket import check_finite
 
 
 class Predictor:
@@ -56,8 +57,12 @@ class Predictor:
         if member is None and len(self.tasks) == 1:
             member = 0
         outputs = self.group(member)(images)
+        asked = [self.tasks[member]] if member is not None else self.tasks
+        for name, output in zip(asked, outputs, strict=True):
+            check_finite(output.scores, f"The ticket of '{name}'")
         if member is None:
             which, labels, confidence = self.namer(images, outputs)
+            check_finite(confidence, "The rule that names the task")
         else:
             best = torch.softmax(outputs[0].scores, 1).max(1)
             labels, confidence = best.indices, best.values

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import Picture, Shape, picture_size, to_pixels
+from rivals.io.pictures import MAX_MEMORY, Picture, Shape, picture_size, to_pixels
 from rivals.seeds import Seed
 from rivals.streams.own_streams import Labels
 
@@ -156,8 +156,8 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def subfolders(folder: Path) -> list[Path]:
     """The folders inside a folder, but for hidden ones and links that lead out of it."""
-    found = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
-    return [path for path in found if folder.resolve() in path.resolve().parents]
+    found = [Path(entry.path) for entry in _entries(folder)]
+    return [path for path in found if path.is_dir() and folder.resolve() in path.resolve().parents]
 
 
 def _files(folder: Path, root: Path, left_out: list[LeftOut]) -> list[str]:
@@ -238,9 +238,12 @@ def sample(found: PictureSource, most: int, seed: Seed) -> PictureSource:
 
 def read(
     found: PictureSource, shape: Shape, progress: Reads | None = None, repeats: bool = False,
-    fewest: int = 2,
+    fewest: int = 2, memory: int = MAX_MEMORY,
 ) -> LoadedPictures:  # fmt: skip
-    """Decode all pictures; those that occur twice count once, unless `repeats`."""
+    """Decode all pictures; those that occur twice count once, unless `repeats`.
+
+    Decoding a picture takes at most `memory` bytes; one that would take more is left out.
+    """
     images = np.empty((found.count, *shape), np.uint8)
     again: set[tuple[bytes, int]] = set()  # what is in a second class, too
     kept: list[tuple[Any, bytes]] = []  # item, digest of its pixels
@@ -252,7 +255,7 @@ def read(
             if progress:
                 progress(done, found.count)
             try:
-                images[len(kept)] = to_pixels(found.get(path), shape)
+                images[len(kept)] = to_pixels(found.get(path), shape, memory=memory)
             except RivalsError as error:
                 left_out.append(LeftOut(str(path), str(error)))
                 continue

@@ -7,13 +7,15 @@ without "from" where it follows the node above. Weights are stored apart, under 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
+from rivals.io.reading import printable
 from rivals.nn.cut import Cutter, conv2d, linear
+from rivals.tickets.ticket_checks import Shape, layer_shape
 
 INPUT = "images"
 
@@ -58,19 +60,31 @@ def describe(network: fx.GraphModule) -> list[dict[str, Any]]:
     return nodes
 
 
-def build(nodes: list[dict[str, Any]], tensors: dict[str, Tensor]) -> fx.GraphModule:
-    """The plain network that `nodes` describe, with its weights."""
+def build(
+    nodes: list[dict[str, Any]],
+    tensors: dict[str, Tensor],
+    input_shape: Sequence[int],
+    classes: int,
+) -> fx.GraphModule:
+    """The plain network that `nodes` describe, with its weights; what does not fit is refused."""
     cutter = Cutter()
     flows: dict[str, Any] = {INPUT: cutter.input()}
+    shapes: dict[str, Shape] = {INPUT: tuple(input_shape)}
     above = INPUT
     for node in nodes:
-        inputs = [flows[name] for name in node.get("from", [above])]
+        names = node.get("from", [above])
+        inputs = [flows[name] for name in names]
         above = node["name"]
+        if not isinstance(above, str) or above in shapes:
+            raise ValueError("a layer has no name, or the name of another")
+        shapes[above] = layer_shape(node, tensors, [shapes[name] for name in names])
         if node["op"] == "add":
             flows[node["name"]] = inputs[0] + inputs[1]
         else:
             flows[node["name"]] = cutter.emit(_layer(node, tensors), inputs[0])
-    return cutter.finish(flows[nodes[-1]["name"]]).eval()
+    if shapes[above] != (classes,):
+        raise ValueError(f"the last layer does not give a score for each of {classes} classes")
+    return cutter.finish(flows[above]).eval()
 
 
 def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
@@ -89,5 +103,7 @@ def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
         "global_pool": lambda: nn.AdaptiveAvgPool2d(1),
     }
     if word not in simple:
-        raise RivalsError(f"The ticket has a layer '{word}' that this version does not know.")
+        raise RivalsError(
+            f"The ticket has a layer '{printable(str(word))}' that this version does not know."
+        )
     return simple[word]()

@@ -1,6 +1,7 @@
 """A ticket: the small network of one task, with all it takes to use it, as a folder.
 
-ticket.json           task, classes, preprocessing, architecture, winners, accuracy, cost
+ticket.json           task, classes, preprocessing, architecture, winners, accuracy, cost,
+                      and a checksum over all of this and the weights
 weights.safetensors   its weights, nothing else
 README.md             its card
 """
@@ -19,14 +20,21 @@ from torch import Tensor, nn
 
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
-from rivals.io.files import digest, make_folder, read_json, write_bytes
+from rivals.io.checksum import BLANK, checksum_fits, with_checksum
+from rivals.io.files import digest, write_folder
 from rivals.io.pictures import Picture, to_pixels
+from rivals.io.reading import UnreadableError, parse_json, printable, read_bytes
 from rivals.streams.task import Preprocessing
 from rivals.tickets.cost import cost
 from rivals.tickets.graph_words import build, describe
+from rivals.tickets.ticket_checks import checked_facts, checked_tensors
 
-FORMAT = 1
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # of a foreign file
+FORMAT = 2
+WITHOUT_CHECKSUM = 1  # the format of rivals 0.1: a checksum over the weights alone
+FACTS_BYTES = 4 * 2**20  # of ticket.json
+WEIGHT_BYTES = 256 * 2**20
+EXPORTS = "exports.json"  # what exports of this very ticket have shown, beside it
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError)
 
 
 class Ticket(nn.Module):
@@ -73,7 +81,9 @@ class Ticket(nn.Module):
     def predict(self, picture: Picture) -> Answer:
         """What is on a picture: a path, bytes, a PIL image, an array or a tensor."""
         pixels = to_pixels(picture, self.input_shape, self.preprocessing.scale)
-        values, order = self(torch.from_numpy(pixels)[None])[0].sort(descending=True, stable=True)
+        scores = self.logits(torch.from_numpy(pixels)[None])[0]
+        check_finite(scores, f"The ticket of '{self.task}'")
+        values, order = torch.softmax(scores, 0).sort(descending=True, stable=True)
         pairs = zip(order.tolist(), values.tolist(), strict=True)
         return Answer(tuple(Choice(self.classes[place], self.task, p) for place, p in pairs))
 
@@ -104,7 +114,6 @@ class Ticket(nn.Module):
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
-        make_folder(folder)
         data = safetensors.torch.save(_tensors(self.network))
         size = cost(self.network, self.input_shape)
         facts = {
@@ -120,36 +129,26 @@ class Ticket(nn.Module):
             "bytes": len(data),
             "macs": size.macs,
             "ram": size.ram,
-            "sha256": digest(data),
+            "sha256": BLANK,
         }
-        write_bytes(folder / "weights.safetensors", data)
-        write_bytes(folder / "ticket.json", _lines(facts).encode())
-        write_bytes(folder / "README.md", card(facts).encode())
+        files = {
+            "weights.safetensors": data,
+            "ticket.json": with_checksum(_lines(facts).encode(), data),
+            "README.md": card(facts).encode(),
+        }
+        write_folder(folder, files, old=(EXPORTS,))
 
     @classmethod
     def load(cls, folder: str | Path) -> Ticket:
         """Read a ticket folder; altered or foreign content is refused in one sentence."""
         folder = Path(folder)
-        facts = read_json(folder / "ticket.json", "ticket")
-        if facts.get("format") != FORMAT:
-            raise RivalsError(
-                f"The ticket {folder} has format {facts.get('format')}, and this version reads "
-                f"{FORMAT}; use the version of rivals that wrote it."
-            )
+        facts, data = read_ticket(folder)
         try:
-            data = (folder / "weights.safetensors").read_bytes()
-        except OSError as error:
-            raise RivalsError(
-                f"The ticket {folder} has no readable weights ({error.strerror})."
-            ) from error
-        try:
-            if digest(data) != facts["sha256"]:
-                raise RivalsError(
-                    f"The weights of the ticket {folder} were altered: checksums differ."
-                )
+            facts = checked_facts(facts)
+            tensors = safetensors.torch.load(checked_tensors(data))
             prepare = facts["preprocessing"]
             return cls(
-                build(facts["architecture"], safetensors.torch.load(data)),
+                build(facts["architecture"], tensors, facts["input_shape"], len(facts["classes"])),
                 facts["task"],
                 tuple(facts["classes"]),
                 Preprocessing(prepare["scale"], tuple(prepare["mean"]), tuple(prepare["std"])),
@@ -160,8 +159,60 @@ class Ticket(nn.Module):
         except (*DAMAGE, safetensors.SafetensorError) as error:
             raise RivalsError(
                 f"The ticket {folder} is damaged: its ticket.json is not complete or does not fit "
-                f"its weights ({type(error).__name__})."
+                f"its weights ({printable(f'{type(error).__name__}: {error}')})."
             ) from error
+
+
+def read_ticket(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The facts and the weights of a ticket folder, whose checksum fits."""
+    text = read_bytes(folder / "ticket.json", "ticket", FACTS_BYTES, folder)
+    facts = parse_json(text, f"The ticket {folder / 'ticket.json'}")
+    stated = facts.get("format")
+    if type(stated) is not int or stated not in (WITHOUT_CHECKSUM, FORMAT):
+        raise RivalsError(
+            f"The ticket {folder} has format {printable(str(stated), 20)}, and this version reads "
+            f"{WITHOUT_CHECKSUM} and {FORMAT}; use the version of rivals that wrote it."
+        )
+    try:
+        data = read_bytes(folder / "weights.safetensors", "weights", WEIGHT_BYTES, folder)
+    except UnreadableError as error:
+        raise RivalsError(f"The ticket {folder} has no readable weights: {error}") from error
+    if stated == WITHOUT_CHECKSUM:
+        fits, what = facts.get("sha256") == digest(data), "weights of the ticket"
+    else:
+        fits, what = checksum_fits(text, data), "facts or the weights of the ticket"
+    if not fits:
+        raise RivalsError(f"The {what} {folder} were altered: checksums differ.")
+    return facts, data
+
+
+def check_ticket(folder: Path) -> list[str]:
+    """Check a ticket folder; what is damaged raises a RivalsError.
+
+    Returns what was found, a sentence each: task and classes, size, checksum.
+    """
+    ticket, (facts, data) = Ticket.load(folder), read_ticket(folder)
+    found = [
+        f"A ticket for {printable(ticket.task)} with {len(ticket.classes)} classes.",
+        f"{sum(p.numel() for p in ticket.network.parameters()):,} weights in {len(data):,} bytes, "
+        "which fit its layers and are finite.",
+    ]
+    if facts["format"] == WITHOUT_CHECKSUM:
+        found.append(
+            "Only its weights have a checksum, as in tickets of rivals 0.1; a changed class name "
+            "would not be noticed. Save it again to have one."
+        )
+    else:
+        found.append("The checksum over ticket.json and the weights fits.")
+    return found
+
+
+def check_finite(scores: Tensor, name: str) -> None:
+    """Refuse scores that are not finite: they are no answer, and would be taken for a class."""
+    if not bool(torch.isfinite(scores).all()):
+        raise RivalsError(
+            f"{name} answers with numbers that are not finite, which is no class; learn it again."
+        )
 
 
 def _lines(facts: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any
@@ -10,9 +11,11 @@ from urllib.parse import quote
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from rivals.errors import RivalsError
 from rivals.io.locks import BusyError
+from rivals.io.reading import UnreadableError, printable
 from rivals.web.collection import too_large
 from rivals.web.downloads import download_formats
 from rivals.web.service import Service
@@ -22,6 +25,7 @@ TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
          "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}  # fmt: skip
 Text = Annotated[str, Query(max_length=400)]
 OptionalText = Annotated[str | None, Query(max_length=400)]
+AT_ONCE = 8  # pictures in memory; the requests of others wait, and their bodies with them
 
 
 class TooLargeError(RivalsError):
@@ -33,6 +37,7 @@ def make_app(service: Service) -> FastAPI:
 
     app = FastAPI(title="rivals", docs_url=None, redoc_url=None, openapi_url=None)
     formats = cache(download_formats)
+    places = asyncio.Semaphore(AT_ONCE)
 
     @app.exception_handler(RivalsError)
     async def user_error(request: Request, error: RivalsError) -> JSONResponse:
@@ -95,8 +100,10 @@ def make_app(service: Service) -> FastAPI:
         request: Request, task: Text, name: Text, filename: Text = "The picture"
     ) -> Any:
         service.check_free(task)
-        data = await _body(request, service.collection.limits.picture_bytes)
-        stored = await run_in_threadpool(service.collection.add, task, name, data, filename)
+        async with places:
+            data = await _body(request, service.collection.limits.picture_bytes)
+            shown = printable(filename)
+            stored = await run_in_threadpool(service.collection.add, task, name, data, shown)
         return {"picture": stored, "count": len(service.collection.names(task, name))}
 
     @app.get("/api/pictures")
@@ -107,7 +114,7 @@ def make_app(service: Service) -> FastAPI:
     def thumbnail(task: Text, name: Text, picture: Text) -> Response:
         try:
             small = service.collection.thumbnail(task, name, picture)
-        except (KeyError, OSError):
+        except (KeyError, UnreadableError):
             return JSONResponse({"message": "This picture was removed."}, 404)
         return Response(small, media_type="image/png")
 
@@ -131,10 +138,12 @@ def make_app(service: Service) -> FastAPI:
         reject: float | None = None,
         filename: Text = "The picture",
     ) -> Any:
-        data = await _body(request, service.collection.limits.picture_bytes)
-        return await run_in_threadpool(
-            service.open_model.answer, data, filename, task or None, reject
-        )
+        async with places:
+            data = await _body(request, service.collection.limits.picture_bytes)
+            shown = printable(filename)
+            return await run_in_threadpool(
+                service.open_model.answer, data, shown, task or None, reject
+            )
 
     @app.get("/api/winners")
     def winners(task: Text) -> dict[str, Any]:
@@ -164,10 +173,13 @@ async def _body(request: Request, limit: int) -> bytes:
     if stated.isdecimal() and int(stated) > limit:
         raise TooLargeError(too_large(int(stated), limit))
     data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > limit:
-            raise TooLargeError(too_large(None, limit))
+    try:
+        async for part in request.stream():
+            data += part
+            if len(data) > limit:
+                raise TooLargeError(too_large(None, limit))
+    except ClientDisconnect as error:  # nobody reads this; it ends the request without a traceback
+        raise RivalsError("The connection ended before the picture was there.") from error
     return bytes(data)
 
 

@@ -1,26 +1,38 @@
 """Collected pictures: `<task>/<class>/<checksum>.png` on disk, and a table of them in memory.
 
 The server holds a lock on this folder, so the table is read only once, when the server starts.
+Links, pipes and names that a page could not have made are not in the table.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import shutil
+import os
 import threading
 import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rivals.errors import RivalsError
-from rivals.io.files import digest, make_folder, write_bytes
+from rivals.io.files import (
+    digest,
+    flush_folder,
+    make_folder,
+    remove_folder,
+    remove_partial,
+    write_bytes,
+)
 from rivals.io.pictures import FORMATS, open_picture, upright
+from rivals.io.reading import check_no_links, read_bytes
 
 NEWEST = 24  # pictures of a class in a listing
+CHECKED = (256, 256)  # pixels to which an upload is decoded, to see that it can be
 NAME_CHARACTERS = 60
 NAME_BYTES = 200  # most file systems allow 255
+one_picture = threading.Lock()  # decoded at a time, for each takes up to 220 MB
 FORBIDDEN = '/\\:*?"<>|'
 
 
@@ -44,14 +56,25 @@ Value = TypeVar("Value")
 class Collection:
     """Pictures by task and class, in the order in which they were added."""
 
-    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits | None = None,
+        check_place: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check_place` is called before anything is changed on the disk."""
         make_folder(folder)
-        self.folder, self.limits = folder, limits or Limits()
+        self.folder, self.limits, self.check_place = folder, limits or Limits(), check_place
         self.tasks: dict[str, Classes] = {}
         self.version = 0
         self._lock = threading.RLock()
-        for task in _folders(folder):
-            self.tasks[task.name] = {each.name: _pictures(each) for each in _folders(task)}
+        for task in _folders(folder, "task"):
+            classes = {each.name: _pictures(each) for each in _folders(task, "class")}
+            if classes:
+                self.tasks[task.name] = classes
+            else:  # a server was killed before it made the first class
+                with contextlib.suppress(OSError):
+                    task.rmdir()
 
     def listing(self) -> list[dict[str, Any]]:
         """Tasks and classes with the number of pictures and the newest names, oldest first."""
@@ -93,6 +116,8 @@ class Collection:
                 raise RivalsError(
                     f"'{task}' has {len(classes)} classes, which is the limit; remove one first."
                 )
+            self.check_place()
+            check_no_links(self.folder, self.folder / task / name, "class")
             make_folder(self.folder / task / name)
             self.tasks.setdefault(task, {})[name] = {}
             self.version += 1
@@ -100,7 +125,8 @@ class Collection:
 
     def add(self, task: str, name: str, data: bytes, filename: str) -> str:
         """Store a picture and return its name; error messages call it `filename`."""
-        suffix = suffix_of(data, filename)
+        with one_picture:
+            suffix = suffix_of(data, filename)
         stored = digest(data)[:24] + suffix
         with self._lock:
             classes = self._classes(task)
@@ -114,6 +140,8 @@ class Collection:
                         "there, or leave it out."
                     )
             self._check_room(task, name, len(data))
+            self.check_place()
+            check_no_links(self.folder, self.folder / task / name / stored, "picture")
             write_bytes(self.folder / task / name / stored, data)
             files[stored] = len(data)
             self.version += 1
@@ -122,23 +150,32 @@ class Collection:
     def thumbnail(self, task: str, name: str, picture: str, side: int = 112) -> bytes:
         """A small PNG of a stored picture; KeyError if there is none of this name."""
         self._files(task, name)[picture]  # only files of the table are opened
-        return thumbnail((self.folder / task / name / picture).read_bytes(), picture, side)
+        path = self.folder / task / name / picture
+        with one_picture:
+            data = read_bytes(path, "picture", self.limits.picture_bytes, self.folder)
+            return thumbnail(data, picture, side)
 
     def remove(self, task: str, name: str | None = None, picture: str | None = None) -> None:
         """Remove a task, a class or a picture; nothing happens if it is not there."""
         with self._lock:
+            self.check_place()
             classes = self.tasks.get(task, {})
-            if name is None:
-                if self.tasks.pop(task, None) is not None:
-                    shutil.rmtree(self.folder / task, ignore_errors=True)
+            last = name is not None and picture is None and list(classes) == [name]
+            if name is None or last:
+                if task in self.tasks:
+                    with _changing(task):
+                        remove_folder(self.folder / task)
+                    del self.tasks[task]
             elif picture is None:
-                if classes.pop(name, None) is not None:
-                    shutil.rmtree(self.folder / task / name, ignore_errors=True)
-                if not classes:
-                    self.remove(task)
-            elif classes.get(name, {}).pop(picture, None) is not None:
-                with contextlib.suppress(FileNotFoundError):
-                    (self.folder / task / name / picture).unlink()
+                if name in classes:
+                    with _changing(name):
+                        remove_folder(self.folder / task / name)
+                    del classes[name]
+            elif picture in classes.get(name, {}):
+                with _changing(picture):
+                    (self.folder / task / name / picture).unlink(missing_ok=True)
+                    flush_folder(self.folder / task / name)
+                del classes[name][picture]
             self.version += 1
 
     def rename(self, task: str, name: str | None, to: str) -> str:
@@ -156,10 +193,10 @@ class Collection:
             taken = to in (self.tasks if name is None else classes)
             if taken or (parent / to).exists():
                 raise RivalsError(f"There is already one named '{to}'; choose another name.")
-            try:
+            self.check_place()
+            with _changing(old):
                 (parent / old).rename(parent / to)
-            except OSError as error:
-                raise RivalsError(f"'{old}' could not be renamed ({error.strerror}).") from error
+                flush_folder(parent)
             if name is None:
                 self.tasks = _renamed(self.tasks, old, to)
             else:
@@ -213,8 +250,8 @@ def too_large(size: int | None, limit: int) -> str:
 def suffix_of(data: bytes, filename: str) -> str:
     """The suffix for the file of an uploaded picture; raises RivalsError if it does not decode."""
     with open_picture(data, filename) as picture:
-        picture.draft("RGB", (1024, 1024))  # a JPEG need not be decoded at full size
-        upright(picture, "RGB")
+        picture.draft(None, CHECKED)
+        upright(picture, "RGB", CHECKED)
         return FORMATS[str(picture.format)]
 
 
@@ -222,8 +259,9 @@ def thumbnail(data: bytes, filename: str, side: int) -> bytes:
     """A small PNG. The page shows it in place of the uploaded bytes, which are not trusted."""
     out = io.BytesIO()
     with open_picture(data, filename) as picture:
-        picture.draft("RGB", (2 * side, 2 * side))
-        small = upright(picture, "RGB")
+        enough = 2 * side, 2 * side
+        picture.draft(None, enough)
+        small = upright(picture, "RGB", enough)
         small.thumbnail((side, side))
         small.save(out, "PNG")
     return out.getvalue()
@@ -255,24 +293,43 @@ def safe_name(text: str, kind: str) -> str:
     return name
 
 
+@contextlib.contextmanager
+def _changing(name: str) -> Iterator[None]:
+    """What the disk refuses, in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise RivalsError(f"'{name}' could not be changed ({error.strerror}).") from error
+
+
 def _renamed(table: dict[str, Value], old: str, new: str) -> dict[str, Value]:
     """The same table in the same order with one key renamed."""
     return {new if key == old else key: value for key, value in table.items()}
 
 
-def _folders(folder: Path) -> list[Path]:
-    found = (each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+def _folders(folder: Path, kind: str) -> list[Path]:
+    """The folders with names that a task or a class can have; links are none."""
+    for left in folder.glob(".*.part"):  # half-removed by a killed server
+        remove_partial(left)
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(RivalsError):
+                    safe_name(entry.name, kind)
+                    found.append(Path(entry.path))
     return sorted(found)
 
 
 def _pictures(folder: Path) -> Sizes:
     """The stored pictures by age; files that a killed server left half-written are removed."""
     found: list[tuple[int, str, int]] = []
-    for path in folder.iterdir():
-        if path.name.startswith("."):
-            with contextlib.suppress(OSError):
-                path.unlink()
-        elif path.is_file():
-            status = path.stat()
-            found.append((status.st_mtime_ns, path.name, status.st_size))
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                found.append((status.st_mtime_ns, entry.name, status.st_size))
     return {name: size for _, name, size in sorted(found)}

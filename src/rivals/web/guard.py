@@ -2,7 +2,9 @@
 
 Host      a name or address of this machine, against DNS rebinding
 Origin    only our own page may send requests, against cross-site request forgery
-token     on every request, if the server listens on more than this machine
+cookie    on every request; the address with the token, which the server prints, gives it
+
+The cookie is not the token: it is random, and worth nothing once the server has ended.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import secrets
 import socket
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -28,7 +31,12 @@ HEADERS = {
     "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
 }
 SAFE = ("GET", "HEAD")
-A_YEAR = 365 * 24 * 3600
+HERE = ("same-origin", "none")  # "none": typed, or opened by another program
+NO_TOKEN = "A token is required; open the address that the server printed at its start."
+NOT_OURS = "This is not an address of this server; use the one that it printed at its start."
+FOREIGN = "The request came from another page; use the page of this server."
+# A browser does not send our cookie when a link on another page leads here; from here it does.
+HERE_AGAIN = b'<!doctype html><title>rivals</title><meta http-equiv="refresh" content="0; url=/">'
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,9 @@ class Refusal:
 class Guard:
     """ASGI middleware that passes on only allowed requests."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int, token: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, token: str) -> None:
         self.app, self.port, self.token = app, port, token
+        self.session = secrets.token_urlsafe(32)
         self.cookie = f"rivals-{port}"  # cookies are shared by all ports of a host
         self.names = {"localhost", host.lower()}
         if not is_loopback(host):
@@ -59,33 +68,28 @@ class Guard:
             key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]
         }
         secure = with_headers(send, scope["path"])
-        if self._has_token(scope):
-            await self._set_cookie(secure)
-            return
         refusal = self._check(scope, headers)
-        if refusal is None:
-            await self.app(scope, receive, secure)
-        else:
+        if refusal is not None:
             await refuse(secure, refusal)
+        elif self._has_token(scope):
+            cookie = f"{self.cookie}={self.session}; HttpOnly; SameSite=Strict; Path=/"
+            await respond(secure, 303, b"", {"location": "/", "set-cookie": cookie})
+        elif self._has_cookie(headers.get("cookie", "")):
+            await self.app(scope, receive, secure)
+        elif is_visit(scope, headers) and not from_here(headers):
+            await respond(secure, 200, HERE_AGAIN, {"content-type": "text/html; charset=utf-8"})
+        else:
+            await refuse(secure, Refusal(401, NO_TOKEN))
 
     def _check(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
-        host, method, path = headers.get("host", ""), scope["method"], scope["path"]
+        host = headers.get("host", "")
         if not self._is_ours(host):
-            return Refusal(
-                421,
-                "This is not an address of this server; use the one that it printed at its start.",
-            )
-        site = headers.get("sec-fetch-site", "none")
-        visit = method in SAFE and path == "/" and headers.get("sec-fetch-mode") == "navigate"
-        if site not in ("same-origin", "none") and not visit:
-            return Refusal(403, "The request came from another page; use the page of this server.")
+            return Refusal(421, NOT_OURS)
+        if not from_here(headers) and not is_visit(scope, headers):
+            return Refusal(403, FOREIGN)
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return Refusal(403, "The request came from another page; use the page of this server.")
-        if self.token is not None and not self._has_cookie(headers.get("cookie", "")):
-            return Refusal(
-                401, "A token is required; open the address that the server printed at its start."
-            )
+        if origin is not None and not _same(origin, host):
+            return Refusal(403, FOREIGN)
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -102,7 +106,7 @@ class Guard:
 
     def _has_token(self, scope: Scope) -> bool:
         """Whether this is the printed address; its token becomes a cookie."""
-        if self.token is None or scope["path"] != "/" or scope["method"] != "GET":
+        if scope["path"] != "/" or scope["method"] != "GET":
             return False
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         return hmac.compare_digest(given.encode(), self.token.encode())
@@ -113,13 +117,25 @@ class Guard:
         except CookieError:
             return False
         given = morsel.value if morsel is not None else ""
-        return hmac.compare_digest(given.encode(), (self.token or "").encode())
+        return hmac.compare_digest(given.encode(), self.session.encode())
 
-    async def _set_cookie(self, send: Send) -> None:
-        cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Lax; Path=/; Max-Age={A_YEAR}"
-        headers = [(b"location", b"/"), (b"set-cookie", cookie.encode())]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+
+def is_visit(scope: Scope, headers: dict[str, str]) -> bool:
+    """Whether a browser goes to the page, by a link or by an address; this changes nothing."""
+    navigates = headers.get("sec-fetch-mode") == "navigate"
+    return scope["method"] in SAFE and scope["path"] == "/" and navigates
+
+
+def from_here(headers: dict[str, str]) -> bool:
+    return headers.get("sec-fetch-site", "none") in HERE
+
+
+def _same(origin: str, host: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
 
 
 def is_address(name: str) -> bool:
@@ -152,6 +168,12 @@ def with_headers(send: Send, path: str) -> Send:
 
 async def refuse(send: Send, refusal: Refusal) -> None:
     body = json.dumps({"message": refusal.message}).encode()
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    headers = {"content-type": "application/json", "connection": "close"}
+    await respond(send, refusal.status, body, headers)
+
+
+async def respond(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
+    headers = {**headers, "content-length": str(len(body))}
+    raw = [(key.encode(), value.encode()) for key, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

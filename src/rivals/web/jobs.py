@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.io.files import make_folder, read_json, write_json
+from rivals.io.files import make_folder, remove_folder, remove_partial, write_json
+from rivals.io.reading import UnreadableError, read_json
+from rivals.web.collection import safe_name
 from rivals.web.training_job import TrainingJob
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 OPEN = (QUEUED, RUNNING)
+STATES = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)
+JOB_BYTES = 64 * 2**10  # of the file of a job
 MAX_QUEUED = 20
 MAX_ENDED = 20  # ended jobs that are kept
 MAX_ATTEMPTS = 3  # a training that kills the server is not restarted for ever
@@ -53,9 +57,11 @@ class Jobs:
         self.version = 0
         self.stopping = False
         self._wake = threading.Condition(threading.RLock())
+        for left in folder.glob(".*.part"):  # half-removed by a killed server
+            remove_partial(left)
         for each in sorted(folder.iterdir()):
-            with contextlib.suppress(RivalsError, TypeError):  # left incomplete by a killed server
-                job = WebJob(**read_json(each / "job.json", "job"))
+            with contextlib.suppress(RivalsError):  # left incomplete by a killed server, or foreign
+                job = stored_job(each)
                 self.jobs[job.id] = job
         self._thread = threading.Thread(target=self._run, name="trainings", daemon=True)
 
@@ -209,7 +215,8 @@ class Jobs:
         self.version += 1
 
     def _remove(self, job: WebJob) -> None:
-        shutil.rmtree(self._folder(job), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_folder(self._folder(job))
         del self.jobs[job.id]
         self.version += 1
 
@@ -218,3 +225,24 @@ class Jobs:
             ended = [job for job in self.jobs.values() if job.state not in OPEN]
             for job in ended[:-MAX_ENDED]:
                 self._remove(job)
+
+
+def stored_job(folder: Path) -> WebJob:
+    """The job in a folder. Raises RivalsError if it, or a file beside it, is not as we write it."""
+    facts = read_json(folder / "job.json", "job", JOB_BYTES, folder.parent)
+    damaged = UnreadableError(f"The job {folder / 'job.json'} is damaged.")
+    with os.scandir(folder) as found:
+        if not all(each.is_file(follow_symlinks=False) for each in found):
+            raise damaged  # a link, through which a training would write
+    try:
+        job = WebJob(**facts)
+        name = f"{job.id:06d}"
+    except (TypeError, ValueError) as error:
+        raise damaged from error
+    texts = isinstance(job.task, str) and (job.message is None or isinstance(job.message, str))
+    counts = type(job.id) is int and type(job.attempts) is int and isinstance(job.again, bool)
+    timed = job.minutes is None or (isinstance(job.minutes, int | float) and job.minutes > 0)
+    if not (texts and counts and timed) or job.state not in STATES or name != folder.name:
+        raise damaged
+    safe_name(job.task, "task")
+    return job

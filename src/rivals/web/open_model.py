@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rivals.errors import RivalsError
+from rivals.io.pictures import to_pixels
 from rivals.model.testing import wilson
+from rivals.web.collection import one_picture
 
 if TYPE_CHECKING:
     from rivals.model.manifest import TaskFacts
@@ -89,11 +91,11 @@ class OpenModel:
             model = self.open()
             if not model.tasks:
                 raise RivalsError(NOTHING_LEARNED)
-            from rivals.io.pictures import to_pixels
-
             shape = model.opened().description.input_shape
+        with one_picture:
             pixels = to_pixels(picture, shape, name=filename)
-            (answer,) = model.answers(pixels[None], task, reject)
+        with self._lock:
+            (answer,) = self.open().answers(pixels[None], task, reject)
         choices = [(each.label, round(each.confidence, 4)) for each in answer.top(TOP_CLASSES)]
         return {
             "task": answer.task, "label": answer.label, "confidence": answer.confidence,

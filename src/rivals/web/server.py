@@ -1,4 +1,4 @@
-"""The HTTP server: on this machine only, or on all addresses with a token."""
+"""The HTTP server: on this machine only, or on all addresses; always with a token."""
 
 from __future__ import annotations
 
@@ -14,12 +14,20 @@ from types import FrameType
 import uvicorn
 
 from rivals.errors import RivalsError
+from rivals.io.process_memory import return_freed_blocks
+from rivals.io.reading import read_bytes
 from rivals.web.app import make_app
+from rivals.web.connections import WebConnection
 from rivals.web.guard import Guard, is_address, is_loopback
 from rivals.web.service import Service
 
 TOKEN = "RIVALS_TOKEN"  # environment variable with a fixed token
 MIN_TOKEN = 16  # characters
+MAX_TOKEN = 1000
+MAX_HEAD = 16 * 2**10  # bytes of a request before its body
+OPENING = """<!doctype html><title>rivals</title>
+<meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Open the page</a>
+"""
 
 
 @dataclass(frozen=True)
@@ -28,13 +36,18 @@ class Address:
 
     host: str
     port: int
-    token: str | None
+    token: str
 
     @property
     def url(self) -> str:
         host = _own_address() if self.host in ("0.0.0.0", "::") else self.host
         shown = f"[{host}]" if ":" in host else host
-        return f"http://{shown}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+        return f"http://{shown}:{self.port}/?token={self.token}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(self.host)
 
 
 class Server(uvicorn.Server):
@@ -49,19 +62,31 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(model: Path, host: str, port: int, ready: Callable[[Address], None]) -> None:
+def serve(
+    model: Path,
+    host: str,
+    port: int,
+    ready: Callable[[Address], None],
+    token_file: Path | None = None,
+    browser: bool = False,
+) -> None:
     """Serve until a signal; `ready` is called once the server accepts connections."""
+    token = own_token(token_file)
     listening = listen(host, port)
-    address = Address(host, listening.getsockname()[1], None if is_loopback(host) else token())
+    address = Address(host, listening.getsockname()[1], token)
+    return_freed_blocks()
     service = Service(model)
     try:
-        app = Guard(make_app(service), host, address.port, address.token)
+        app = Guard(make_app(service), host, address.port, token)
         config = uvicorn.Config(
-            app, log_level="error", access_log=False, server_header=False, limit_concurrency=100,
-            timeout_graceful_shutdown=5, lifespan="off", ws="none",
+            app, log_level="error", access_log=False, server_header=False, http=WebConnection,
+            h11_max_incomplete_event_size=MAX_HEAD, timeout_graceful_shutdown=5, lifespan="off",
+            ws="none",
         )  # fmt: skip
         signal.signal(signal.SIGTERM, _stop)  # uvicorn restores this handler when it stops
         ready(address)
+        if browser:
+            service.open_browser(OPENING.format(url=address.url))
         Server(config, service).run([listening])
     finally:
         service.close()
@@ -75,7 +100,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; RivalsError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sends small answers at once (TCP_NODELAY).
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -90,16 +116,31 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def token() -> str:
-    """The token of the environment, or a new one."""
-    given = os.environ.get(TOKEN)
-    if given is None:
+def own_token(file: Path | None = None) -> str:
+    """The token of a file or of the environment, or a new one.
+
+    It is no argument of the command line, which all users of a machine can read.
+    """
+    if file is not None:
+        given, source = _token_of(file), str(file)
+    elif TOKEN in os.environ:
+        given, source = os.environ[TOKEN], f"${TOKEN}"
+    else:
         return secrets.token_urlsafe(24)
-    if len(given) < MIN_TOKEN or not all(each.isalnum() or each in "-_" for each in given):
+    allowed = all(each.isascii() and (each.isalnum() or each in "-_") for each in given)
+    if not allowed or not MIN_TOKEN <= len(given) <= MAX_TOKEN:
         raise RivalsError(
-            f"${TOKEN} must have at least {MIN_TOKEN} letters, digits, dashes or underscores."
+            f"The token in {source} must have at least {MIN_TOKEN} letters, digits, dashes or "
+            "underscores."
         )
     return given
+
+
+def _token_of(file: Path) -> str:
+    text = read_bytes(file, "token file", 2 * MAX_TOKEN).decode("ascii", "replace").strip()
+    if os.name != "nt" and file.stat().st_mode & 0o077:
+        raise RivalsError(f"Others may read the token file {file}; run chmod 600 {file}.")
+    return text
 
 
 def _own_address() -> str:

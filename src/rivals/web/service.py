@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
-from rivals.io.files import make_folder
+from rivals.io.files import make_folder, open_plain
 from rivals.io.locks import BusyError, FolderLock
+from rivals.io.reading import check_no_links
 from rivals.web.collection import Collection, Limits
 from rivals.web.downloads import Package, package
 from rivals.web.jobs import RUNNING, Jobs, WebJob
@@ -27,6 +28,8 @@ class Service:
     def __init__(self, model: Path, limits: Limits | None = None) -> None:
         self.model = model.resolve()
         self.folder = collected_folder(self.model)
+        for part in ("pictures", "trainings"):
+            check_no_links(self.folder.parent, self.folder / part, "folder of the server")
         make_folder(self.folder)
         try:
             self.lock = FolderLock(self.folder)
@@ -35,9 +38,10 @@ class Service:
                 f"Another server has the model {self.model} open; use its page, or stop it."
             ) from error
         self.open_model = OpenModel(self.model)
-        self.collection = Collection(self.folder / "pictures", limits)
+        self.collection = Collection(self.folder / "pictures", limits, self.lock.check_place)
         self.jobs = Jobs(self.folder / "trainings", self._command, self._learned)
         self.closing = threading.Event()
+        self._opening = self.folder / "open.html"
         self.jobs.start()
         # Importing torch takes seconds; the page need not wait for it.
         threading.Thread(target=self.open_model.facts, name="open model", daemon=True).start()
@@ -45,7 +49,20 @@ class Service:
     def close(self) -> None:
         self.closing.set()
         self.jobs.close()
+        self._opening.unlink(missing_ok=True)
         self.lock.release()
+
+    def open_browser(self, content: str) -> None:
+        """Open a file that leads to the page.
+
+        The address with the token would be on the command line of the browser, for all to see.
+        """
+        import webbrowser
+
+        self._opening.unlink(missing_ok=True)
+        with open_plain(self._opening, "wb") as file:
+            file.write(content.encode())
+        webbrowser.open(self._opening.as_uri())
 
     def version(self) -> tuple[int, int]:
         """Changes whenever `state` changes."""
@@ -66,6 +83,7 @@ class Service:
 
     def train(self, task: str, minutes: float | None = None) -> WebJob:
         """Queue a training on the pictures of `task`; a known task is refined."""
+        self.lock.check_place()
         self.collection.path(task)
         counts = {name: len(files) for name, files in self.collection.tasks[task].items()}
         if len(counts) < MIN_CLASSES:
@@ -91,6 +109,7 @@ class Service:
 
     def drop(self, task: str) -> list[str]:
         """Drop a task with its pictures and trainings; returns the tasks that inherited from it."""
+        self.lock.check_place()
         self.check_free(task)
         current = self.jobs.current()
         if current is not None and current.state == RUNNING:

@@ -8,7 +8,6 @@ training, running or ended.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -18,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import RivalsError
+from rivals.io.files import open_plain
 from rivals.io.locks import child_is_alive, lock_for_child
+from rivals.io.reading import UnreadableError, parse_json, printable, read_bytes
 
+TAIL = 2**20  # bytes of a file of which only the end counts
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 LAST_EVENTS = ("done", "error")
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no SIGKILL
@@ -39,14 +41,15 @@ class TrainingJob:
         try:
             with (
                 lock_for_child(self.folder / "alive") as inherited,
-                self.events.open("ab") as out,
-                (self.folder / "stderr").open("wb") as errors,
+                open_plain(self.events, "ab") as out,
+                open_plain(self.folder / "stderr", "wb") as errors,
+                open_plain(self.folder / "process", "wb") as number,
             ):
                 self.process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
                     pass_fds=inherited, start_new_session=True,
                 )  # fmt: skip
-                (self.folder / "process").write_text(str(self.process.pid))
+                number.write(str(self.process.pid).encode())
         except OSError as error:
             if self.process is not None:
                 self.process.kill()
@@ -64,27 +67,26 @@ class TrainingJob:
             deadline = time.monotonic() + GRACE
             if not self.alive():
                 return
-            with contextlib.suppress(OSError, ValueError):
-                os.kill(int((self.folder / "process").read_text()), number)
+            with contextlib.suppress(OSError, ValueError, RivalsError):
+                process = int(read_bytes(self.folder / "process", "number of a process", 20))
+                if process > 1:  # others would stand for many processes
+                    os.kill(process, number)
             while self.alive() and time.monotonic() < deadline:
                 time.sleep(0.05)
 
     def outcome(self) -> dict[str, Any] | None:
         """The last event of a training that ended; None if it was interrupted."""
         last = None
-        with contextlib.suppress(FileNotFoundError), self.events.open("rb") as file:
-            file.seek(max(0, self.events.stat().st_size - 2**20))
-            for line in file:
-                last = event_of(line) or last
+        for line in _tail(self.events).splitlines():
+            last = event_of(line) or last
         return last if last is not None and last["event"] in LAST_EVENTS else None
 
     def failure(self) -> str:
         """Why the process ended without a last event, as far as is known."""
         status = None if self.process is None else self.process.poll()
-        with contextlib.suppress(OSError):
-            lines = (self.folder / "stderr").read_text(errors="replace").strip().splitlines()
-            if lines and lines[-1].startswith("rivals: "):
-                return lines[-1].removeprefix("rivals: ")
+        lines = _tail(self.folder / "stderr").decode(errors="replace").strip().splitlines()
+        if lines and lines[-1].startswith("rivals: "):
+            return printable(lines[-1].removeprefix("rivals: "), most=1000)
         if status is not None and status < 0:
             name = signal.Signals(-status).name
             return f"The training was killed ({name}), perhaps because memory was used up."
@@ -92,7 +94,7 @@ class TrainingJob:
 
     def _end_broken_line(self) -> None:
         """End the line that a killed process left incomplete."""
-        with contextlib.suppress(FileNotFoundError), self.events.open("rb+") as file:
+        with contextlib.suppress(OSError), open_plain(self.events, "rb+") as file:
             if file.seek(0, os.SEEK_END) > 0:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
@@ -102,7 +104,17 @@ class TrainingJob:
 def event_of(line: bytes) -> dict[str, Any] | None:
     """The event on a line; None if the line is incomplete or not an event."""
     try:
-        event = json.loads(line)
-    except ValueError:
+        event = parse_json(line, "The event")
+    except UnreadableError:
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+    return event if isinstance(event.get("event"), str) else None
+
+
+def _tail(path: Path) -> bytes:
+    """The last bytes of a file; none if it cannot be read."""
+    try:
+        with open_plain(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            return file.read(TAIL)
+    except OSError:
+        return b""

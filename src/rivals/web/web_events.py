@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 
+from rivals.io.files import open_plain
 from rivals.web.open_model import accuracy_interval
 from rivals.web.training_job import event_of
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 INTERVAL = 0.15  # seconds between two checks for changes
 KEEP_ALIVE = 15.0  # seconds without events after which a comment is sent
 MAX_STEPS = 60  # step events in a shortened history
+MAX_READ = 16 * 2**20  # bytes of events that are read at once
 
 Line = tuple[int, dict[str, Any]]  # the offset after it, the event
 
@@ -34,11 +36,13 @@ Line = tuple[int, dict[str, Any]]  # the offset after it, the event
 def lines_after(path: Path, offset: int) -> tuple[list[Line], int]:
     """The events on complete lines from `offset` on, and the offset after them."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path, "rb") as file:
             file.seek(offset)
-            data = file.read()
-    except FileNotFoundError:
+            data = file.read(MAX_READ)
+    except OSError:
         return [], offset
+    if len(data) == MAX_READ and b"\n" not in data:
+        return [], offset + len(data)  # no event is as long as that
     found: list[Line] = []
     for line in data.splitlines(keepends=True):
         if not line.endswith(b"\n"):
@@ -80,8 +84,11 @@ def sse(kind: str, data: Any, number: str | None = None) -> str:
 def training_text(job: int, line: Line) -> str:
     """An event of a training; a held-out accuracy gets its 95 % interval."""
     offset, event = line
-    if event["event"] == "validation":
-        event = {**event, "interval": accuracy_interval(event["accuracy"], event.get("held", 0))}
+    accuracy: Any = event.get("accuracy")
+    held: Any = event.get("held")
+    known = isinstance(accuracy, int | float) and isinstance(held, int)
+    if event["event"] == "validation" and known and 0 <= accuracy <= 100 and 0 <= held < 2**31:
+        event = {**event, "interval": accuracy_interval(accuracy, held)}
     return sse("training", {"job": job, **event}, f"{job}:{offset}")
 
 

@@ -16,10 +16,11 @@ from rivals.deploy.c.c_network import generate
 from rivals.deploy.c.c_readme import readme
 from rivals.deploy.c.c_sizes import measure
 from rivals.deploy.c.c_source import header, source
-from rivals.deploy.export_format import Format, Options, card, formats
+from rivals.deploy.export_format import Format, Options, card, formats, write_card
+from rivals.edge.artefact_files import C_FILES
 from rivals.edge.runtime_c import compiler
 from rivals.errors import RivalsError
-from rivals.io.files import make_folder, write_bytes, write_json
+from rivals.io.files import make_folder, write_bytes
 from rivals.tickets.ticket import Ticket
 
 EXAMPLE = ("main.c", "board.c", "Makefile")
@@ -48,7 +49,7 @@ class C(Format):
             write_bytes(path / name, (files(__package__) / "example" / name).read_bytes())
         sizes = measure(path)
         facts = {**card(ticket, options), "weights": network.weights, "sizes": sizes}
-        write_json(path / "card.json", facts)
+        write_card(path / "card.json", facts, *((path / name).read_bytes() for name in C_FILES))
         write_bytes(path / "README.md", readme(facts).encode())
 
 

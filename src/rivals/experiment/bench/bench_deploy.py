@@ -40,7 +40,7 @@ print(peak_memory())
 EDGE = """
 import numpy
 from rivals import edge
-artefact = edge.load(sys.argv[1])
+artefact = edge.load(sys.argv[1], run_native=True)
 artefact.run(numpy.zeros((1, *artefact.card.input_shape), numpy.uint8))
 """
 TORCH = """
@@ -136,7 +136,7 @@ def runner(path: Path, image: Tensor) -> Variant:
     from rivals import edge
 
     pixels = np.ascontiguousarray(image.numpy())
-    return partial(edge.load(path).run, pixels)
+    return partial(edge.load(path, run_native=True).run, pixels)
 
 
 def targets(times: dict[str, Times], sizes: dict[str, int]) -> Iterator[Row]:

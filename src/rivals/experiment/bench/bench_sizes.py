@@ -31,6 +31,10 @@ class Sizes:
     memory_steps: int = 10  # of a task, half of them competing
     stored: int = 1000  # tasks
     tickets: int = 20  # to infer a task among
+    serve_clients: tuple[int, ...] = (1, 8, 64)
+    serve_requests: int = 1000  # of so many clients
+    serve_predictions: int = 10_000  # over which the server's memory is measured
+    serve_burst: int = 200  # clients at once
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -58,5 +62,6 @@ class Sizes:
 TINY = Sizes(
     alexnet=(8, 8, 8, 16, 16), resnet=(8, 8, 8, 8, 8), wide=(16, 16, 16, 16, 16), wide_units=4,
     units=2, batch=8, images=40, epochs=2, whole_tasks=1, loop_images=40, loop_epochs=2,
-    memory_steps=4, stored=5, tickets=3,
+    memory_steps=4, stored=5, tickets=3, serve_clients=(1, 8), serve_requests=20,
+    serve_predictions=20, serve_burst=12,
 )  # fmt: skip

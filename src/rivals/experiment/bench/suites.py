@@ -11,6 +11,7 @@ from rivals.errors import RivalsError, unknown
 from rivals.experiment.bench import bench_deploy as deploy
 from rivals.experiment.bench import bench_load as load
 from rivals.experiment.bench import bench_memory as memory
+from rivals.experiment.bench import bench_serve as serve
 from rivals.experiment.bench import bench_tickets as tickets
 from rivals.experiment.bench import bench_train as train
 from rivals.experiment.bench import growth
@@ -24,13 +25,14 @@ SUITES: dict[str, Callable[[Sizes, int], Iterator[Row]]] = {
     "growth": growth.rows,
     "load": load.rows,
     "deploy": deploy.rows,
+    "serve": serve.rows,
 }
 
 
 def chosen(name: str) -> list[str]:
     """The suites that a name stands for."""
     if name == "all":
-        return list(SUITES)
+        return [each for each in SUITES if each != "serve" or not serve.missing()]
     if name not in SUITES:
         raise unknown("suite", name, [*SUITES, "all"])
     return [name]

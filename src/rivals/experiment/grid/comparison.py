@@ -26,6 +26,7 @@ from rivals.experiment.grid.engine import (
 from rivals.experiment.grid.grid_file import PlannedRun, plan
 from rivals.experiment.grid.run_status import RunStatus, read_status
 from rivals.io.files import make_folder
+from rivals.registry import allowed_imports, imports_allowed
 
 KEPT, WAITING = "kept", "waiting"  # was finished before; was not started
 ENGINES = ("processes", "ray")
@@ -90,8 +91,11 @@ def compare(
     >>> [(each.run.method, each.status) for each in found]
     [('finetune', 'finished')]
     """
-    runs = plan(benchmarks, methods, seeds, preset, settings or {}, on=on, device=device)
-    comparison = run_grid(runs, Path(out), workers, engine, address, save_every)
+    benchmarks = [benchmarks] if isinstance(benchmarks, str) else list(benchmarks)
+    methods = [methods] if isinstance(methods, str) else list(methods)
+    with imports_allowed([*benchmarks, *methods, *(settings or {}).values()]):
+        runs = plan(benchmarks, methods, seeds, preset, settings or {}, on=on, device=device)
+        comparison = run_grid(runs, Path(out), workers, engine, address, save_every)
     return [comparison.outcomes[run] for run in runs]
 
 
@@ -185,7 +189,8 @@ class Comparison:
                 if self._is_finished(run):  # by another process, meanwhile
                     continue
                 running[run] = time.monotonic()
-                self.engine.start(GridJob(run, self.out, self.save_every))
+                job = GridJob(run, self.out, self.save_every, tuple(allowed_imports()))
+                self.engine.start(job)
                 self.display.started(run)
             for event in self.engine.events(POLL_SECONDS):
                 if isinstance(event, Progress):

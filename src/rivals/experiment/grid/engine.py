@@ -18,6 +18,7 @@ class GridJob:
     run: PlannedRun
     out: Path
     save_every: float = 30.0
+    imports: tuple[str, ...] = ()  # of module:name, what its worker may import
 
     def to_dict(self) -> dict[str, Any]:
         run = self.run
@@ -25,6 +26,7 @@ class GridJob:
             "benchmark": run.benchmark, "method": run.method, "preset": run.preset,
             "seed": run.seed, "changes": list(run.changes), "on": run.on, "device": run.device,
             "folder": str(self.out / run.folder), "save_every": self.save_every,
+            "imports": list(self.imports),
         }  # fmt: skip
 
 

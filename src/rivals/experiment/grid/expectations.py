@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rivals.errors import RivalsError, unknown
 from rivals.experiment.result_file import read_results
-from rivals.io.files import read_json
+from rivals.io.reading import read_json
 
 if TYPE_CHECKING:
     from rivals.experiment.grid.grid_file import PlannedRun

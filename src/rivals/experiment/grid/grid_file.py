@@ -16,6 +16,7 @@ groups:
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,12 +25,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rivals.errors import RivalsError, unknown
 from rivals.experiment.grid.expectations import Band, parse
 from rivals.experiment.run_names import run_name
 from rivals.experiment.run_settings import RunSettings, parse_overrides, resolve
+from rivals.io.reading import read_yaml
 from rivals.learn.method import methods as known_methods
 from rivals.streams.on_validation import MEASURED_ON
 
@@ -38,6 +38,7 @@ DEFAULTS = {
     "device": "cpu", "expect": {},
 }  # fmt: skip
 KEYS = ("benchmarks", *DEFAULTS)
+MOST_RUNS = 20_000  # of a grid
 
 
 @dataclass(frozen=True)
@@ -122,15 +123,7 @@ def from_words(
 
 def from_file(path: Path) -> list[PlannedRun]:
     """The grid that a YAML file describes, group by group."""
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise RivalsError(f"Could not read the grid {path} ({why}).") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark else ""
-        raise RivalsError(f"The grid {path} is not valid YAML{line}.") from error
+    content = read_yaml(Path(os.path.realpath(path)), "grid")  # the user named it: links are right
     if not isinstance(content, dict):
         raise RivalsError(f"The grid {path} holds no groups; docs/compare.md shows one.")
     try:
@@ -169,6 +162,7 @@ def _content(content: dict[str, Any]) -> list[PlannedRun]:
                 raise unknown("key of a grid", key, (*KEYS, "groups"))
         changes = [_mapping(each.get("set")) for each in (common, group)]
         found += _runs({**DEFAULTS, **merged, "set": {**changes[0], **changes[1]}})
+        _check_count(len(found))
     return found
 
 
@@ -193,10 +187,16 @@ def _runs(group: dict[str, Any]) -> list[PlannedRun]:
         raise RivalsError(f"the name '{name}' must consist of letters, digits, '-', '_' and '.'.")
     changes = tuple(f"{key}={_word(value)}" for key, value in group["set"].items())
     device, expect = str(group["device"]), parse(group["expect"])
+    _check_count(len(seeds) * len(benchmarks) * len(methods))
     return [
         PlannedRun(benchmark, method, preset, seed, changes, name, on, device, expect)
         for seed, benchmark, method in product(seeds, benchmarks, methods)
     ]
+
+
+def _check_count(runs: int) -> None:
+    if runs > MOST_RUNS:
+        raise RivalsError(f"there are {runs:,} runs, but a grid has at most {MOST_RUNS:,}.")
 
 
 def _names(key: str, value: Any) -> list[str]:

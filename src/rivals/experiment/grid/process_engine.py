@@ -15,6 +15,7 @@ from contextlib import suppress
 from rivals.experiment.grid.engine import FAILED, STOPPED, Ended, Event, GridJob, event
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # `python -m` would import modules of the working folder first
 
 
 class Worker:
@@ -29,7 +30,7 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "rivals.experiment.grid.worker"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-            env={**os.environ, **dict.fromkeys(THREADS, "1")},
+            env={**os.environ, **dict.fromkeys(THREADS, "1"), **SAFE_PATH},
             start_new_session=True,  # Ctrl-C is for the parent, which asks the workers to stop
         )  # fmt: skip
         assert self.process.stdin

@@ -9,7 +9,7 @@ from rivals.errors import RivalsError
 from rivals.experiment.grid.grid_file import PlannedRun
 from rivals.experiment.result_file import read_results
 from rivals.experiment.run_folder import RunFolder, difference
-from rivals.io.files import read_json
+from rivals.io.reading import read_json
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from rivals.experiment.loop import Run, RunCallback
 from rivals.io.locks import BusyError
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
+from rivals.registry import imports_allowed
 
 EVERY = 0.25  # seconds between two progress messages
 
@@ -78,15 +79,18 @@ def main() -> int:
 def run_job(job: dict[str, Any], writer: ProgressWriter, stop: threading.Event) -> tuple[str, str]:
     """Carry out a job; its status at the end, and the reason."""
     try:
-        run = _prepared(job, writer, stop)
-        writer.tasks = len(run.stream)
-        run.go()
+        with imports_allowed(job["imports"]):
+            run = _prepared(job, writer, stop)
+            writer.tasks = len(run.stream)
+            run.go()
     except Interrupted:
         return "stopped", "it was asked to stop, and is saved."
     except BusyError as error:
         return "busy", str(error)
     except RivalsError as error:
         return "failed", str(error)
+    except MemoryError:
+        return "failed", "The memory is used up; use fewer workers. It continues where it stopped."
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = str(error).strip().partition("\n")[0]

@@ -7,6 +7,7 @@ resolved, so runs of older versions can be read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,11 +15,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import yaml
-
 from rivals.errors import RivalsError
 from rivals.experiment.result_file import read_results
-from rivals.io.files import read_json
+from rivals.io.reading import read_json, read_yaml
+from rivals.io.seal import unsealed
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,10 @@ def find(paths: Iterable[Path]) -> list[Path]:
     found: dict[Path, Path] = {}
     for path in paths:
         try:
-            here = [path] if _is_run(path) else [each for each in _inside(path) if _is_run(each)]
+            if _is_run(path):  # a link that the user names is followed, one in a folder is not
+                here = [Path(os.path.realpath(path)) if path.is_symlink() else path]
+            else:
+                here = [each for each in _inside(path) if _is_run(each)]
         except OSError as error:
             raise RivalsError(f"{path} cannot be read ({error.strerror}).") from error
         if not here:
@@ -131,28 +134,18 @@ def _is_run(path: Path) -> bool:
 def _read(path: Path) -> FinishedRun:
     file = path if path.is_file() else path / "results.json"
     results = read_results(file)
-    if results["complete"] and not (results["tasks"] and results["summary"]):
-        raise RivalsError(f"The results file {file} is damaged: it has no tasks.")
-    lengths = [len(row) for row in results["matrix"]]
-    if results["complete"] and lengths != [*range(1, len(results["tasks"]) + 1)]:
-        raise RivalsError(
-            f"The results file {file} is damaged: its matrix must have one row for each task."
-        )
     config, measured = results.pop("config", {}), results.pop("measured", {})
     if path.is_dir():
         config, stored = _config(path / "config.yaml"), path / "measured.json"
-        measured = read_json(stored, "measurements") if stored.exists() else {}
+        measured = read_json(stored, "measurements") if os.path.lexists(stored) else {}
     return FinishedRun(path, results, config, measured)
 
 
 def _config(path: Path) -> dict[str, Any]:
     """The settings of a run; a folder with results alone has none."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return {}
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RivalsError(f"The settings file {path} is damaged.") from error
+    content = read_yaml(path, "settings file")
     if not isinstance(content, dict):
         raise RivalsError(f"The settings file {path} is damaged: it holds no settings.")
-    return content
+    return unsealed(content, f"The settings file {path}")

@@ -116,7 +116,9 @@ def room(section: Section) -> Figure | None:
         axes = canvas.subplots()
         shades = _shades(len(layers))
         for layer, shade in zip(layers, shades, strict=True):
-            curves = [[100 * t["free"].get(layer, np.nan) for t in r["tasks"]] for r in group.runs]
+            curves = [
+                [100 * t.get("free", {}).get(layer, np.nan) for t in r["tasks"]] for r in group.runs
+            ]
             mark = {"marker": "o", "markersize": 3.5} if section.tasks <= 12 else {}
             axes.plot(x, np.mean(curves, axis=0), color=shade, label=layer, **mark)
         axes.set_ylim(0, 103)

@@ -21,11 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from rivals.errors import RivalsError
+from rivals.io.reading import read_bytes
 
 RATIO = 100  # largest unpacked size / packed size; images and CIFAR's pickles stay below 5
 ALWAYS_ALLOWED = 16 * 2**20  # bytes; empty files of a small archive exceed the ratio
-TOTAL = 4 * 2**30  # unpacked bytes; the largest official archive has 0.5 GiB
+TOTAL = 2**30  # unpacked bytes; the largest official archive has 0.5 GiB
 MEMBERS = 500_000  # the largest official archive has 120,609
+MEMBER = 192 * 2**20  # bytes of one member; CIFAR-100's training images have 148 MiB
+INDEX = 64 * 2**20  # bytes of the index of a zip file; the largest official one has 17 MB
 BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -81,6 +84,13 @@ def _limit(path: Path) -> int:
     return min(TOTAL, max(ALWAYS_ALLOWED, RATIO * path.stat().st_size))
 
 
+def _too_large(path: Path, name: str, size: int, most: int) -> RivalsError:
+    return RivalsError(
+        f"{path} has '{name[:80]}' of {size:,} bytes, but no official file has more than "
+        f"{most:,}; fetch the official file again."
+    )
+
+
 def _link(path: Path, name: str) -> RivalsError:
     return RivalsError(
         f"{path} has '{name[:80]}' that is a link or a device, but only regular files are read; "
@@ -91,6 +101,7 @@ def _link(path: Path, name: str) -> RivalsError:
 class ZipMembers(Members):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        _check_index(path)
         self.zip = zipfile.ZipFile(path)
         self.infos: dict[str, zipfile.ZipInfo] = {}
         infos = self.zip.infolist()
@@ -109,11 +120,29 @@ class ZipMembers(Members):
 
     def each(self, wanted: Collection[str] | None = None) -> Iterator[tuple[str, bytes]]:
         for name in self.infos if wanted is None else wanted:
+            if self.infos[name].file_size > MEMBER:
+                raise _too_large(self.path, name, self.infos[name].file_size, MEMBER)
             # zipfile stops at the size in the index; a longer stream then fails its CRC
             yield name, self.zip.read(self.infos[name])
 
     def close(self) -> None:
         self.zip.close()
+
+
+def _check_index(path: Path) -> None:
+    """Refuse an index that is far larger than any official one: zipfile reads it as a whole."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 2**16 - 22))  # a comment of 64 KiB may follow it
+        tail = file.read()
+    record = tail.rfind(b"PK\x05\x06")
+    if 0 <= record <= len(tail) - 22:
+        size = int.from_bytes(tail[record + 12 : record + 16], "little")
+        # 0xffffffff: a file of more than 4 GiB or of 65,536 members has a larger record before it
+        large = tail.rfind(b"PK\x06\x06", 0, record)
+        if large >= 0:
+            size = max(size % 0xFFFFFFFF, int.from_bytes(tail[large + 40 : large + 48], "little"))
+        if size > INDEX:
+            raise _too_large(path, "index", size, INDEX)
 
 
 class _Bounded(io.RawIOBase):
@@ -152,6 +181,8 @@ class TarMembers(Members):
                     if file is None:
                         raise _link(self.path, name)
                     if wanted is None or name in wanted:
+                        if info.size > MEMBER:
+                            raise _too_large(self.path, name, info.size, MEMBER)
                         yield name, file.read()
             while bounded.read(2**20):  # read to the end, where the checksum of gzip is
                 pass
@@ -171,6 +202,11 @@ def plain_files(folder: Path) -> list[tuple[str, os.DirEntry[str]]]:
                     found.append((name, entry))
                 else:
                     raise _link(folder, entry.name)
+                if len(found) + len(pending) > MEMBERS:
+                    raise RivalsError(
+                        f"{folder} holds more than {MEMBERS:,} files, and no official data set "
+                        "does; name another folder with --data DIR."
+                    )
     return sorted(found, key=lambda pair: pair[0])
 
 
@@ -180,7 +216,7 @@ class FolderMembers(Members):
 
     def each(self, wanted: Collection[str] | None = None) -> Iterator[tuple[str, bytes]]:
         for name in self.names() if wanted is None else wanted:
-            yield name, (self.path.parent / name).read_bytes()
+            yield name, read_bytes(self.path.parent / name, "file", MEMBER, self.path)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from rivals.errors import RivalsError
 from rivals.io.files import flush_folder
+from rivals.io.reading import read_json
 from rivals.streams.data.decoded import Decoded
 from rivals.streams.data.find import cache_folder
 from rivals.streams.data.progress import bar
@@ -110,7 +111,7 @@ def _write(folder: Path, title: str, decoded: Decoded) -> None:
 def read(folder: Path, thorough: bool = False) -> Entry | None:
     """The entry in `folder`, or None if it is missing or was changed."""
     try:
-        facts = json.loads((folder / "entry.json").read_text("utf-8"))
+        facts = read_json(folder / "entry.json", "cache entry")
         arrays: dict[str, NDArray[Any]] = {}
         for name, (size, changed, digest) in facts["files"].items():
             path = folder / f"{name}.npy"
@@ -124,7 +125,7 @@ def read(folder: Path, thorough: bool = False) -> Entry | None:
             if len(arrays[f"{word}-images"]) != len(arrays[f"{word}-labels"]):
                 return None
         return Entry(tuple(facts["classes"]), facts["counts"], arrays)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, RivalsError):
         return None
 
 

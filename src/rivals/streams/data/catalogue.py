@@ -1,7 +1,9 @@
 """The data sets: addresses and checksums of the official files, sizes and licence terms.
 
 The page of MNIST no longer serves its files; the addresses are PyTorch's mirror, with the MD5 of
-the page. notMNIST has no published MD5 and no split, so only its size is checked.
+the page. SVHN and notMNIST are served over http alone. The sources publish MD5; the SHA-256 are
+those of the files with that MD5, and decide where they are known. notMNIST has no published
+checksum and no split, so only its size is checked.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ class DownloadSource:
     url: str
     md5: str  # "" where none is published
     size: int  # bytes
+    sha256: str = ""  # of the same file; "" where it is not known
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,21 @@ class DataSet:
 
 
 def _idx(
-    folder: str, base: str, facts: tuple[tuple[str, str, int], ...]
+    folder: str, base: str, facts: tuple[tuple[str, str, int, str], ...]
 ) -> tuple[DownloadSource, ...]:
     """The four IDX files of MNIST and of data sets in the same format."""
     roles = ("train-images", "train-labels", "test-images", "test-labels")
     return tuple(
         DownloadSource(
-            role, f"{folder}/raw/{file}.gz", f"{folder}/raw/{file}", f"{base}{file}.gz", md5, size
+            role,
+            f"{folder}/raw/{file}.gz",
+            f"{folder}/raw/{file}",
+            f"{base}{file}.gz",
+            md5,
+            size,
+            sha256,
         )
-        for role, (file, md5, size) in zip(roles, facts, strict=True)
+        for role, (file, md5, size, sha256) in zip(roles, facts, strict=True)
     )
 
 
@@ -62,10 +71,30 @@ CATALOGUE = (
             "MNIST",
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             (
-                ("train-images-idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
-                ("train-labels-idx1-ubyte", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
-                ("t10k-images-idx3-ubyte", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
-                ("t10k-labels-idx1-ubyte", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
+                (
+                    "train-images-idx3-ubyte",
+                    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                    9_912_422,
+                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                ),
+                (
+                    "train-labels-idx1-ubyte",
+                    "d53e105ee54ea40749a09fcbcd1e9432",
+                    28_881,
+                    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                ),
+                (
+                    "t10k-images-idx3-ubyte",
+                    "9fb629c4189551a2d022fa330f9573f3",
+                    1_648_877,
+                    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                ),
+                (
+                    "t10k-labels-idx1-ubyte",
+                    "ec29112dd5afa0611ce80d1b7f02629c",
+                    4_542,
+                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+                ),
             ),
         ),
         10,
@@ -80,12 +109,32 @@ CATALOGUE = (
         "Fashion-MNIST",
         _idx(
             "FashionMNIST",
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
             (
-                ("train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
-                ("train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
-                ("t10k-images-idx3-ubyte", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
-                ("t10k-labels-idx1-ubyte", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+                (
+                    "train-images-idx3-ubyte",
+                    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                    26_421_880,
+                    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                ),
+                (
+                    "train-labels-idx1-ubyte",
+                    "25c81989df183df01b3e8a0aad5dffbe",
+                    29_515,
+                    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+                ),
+                (
+                    "t10k-images-idx3-ubyte",
+                    "bef4ecab320f06d8554ea6380940ec79",
+                    4_422_102,
+                    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+                ),
+                (
+                    "t10k-labels-idx1-ubyte",
+                    "bb300cfdad3c16e7a12a480ee83cd310",
+                    5_148,
+                    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+                ),
             ),
         ),
         10,
@@ -105,6 +154,7 @@ CATALOGUE = (
                 "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
                 "c58f30108f718f92721af3b95e74349a",
                 170_498_071,
+                "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
             ),
         ),
         10,
@@ -124,6 +174,7 @@ CATALOGUE = (
                 "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
                 "eb9058c3a382ffc7106e4002c42a8d85",
                 169_001_437,
+                "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
             ),
         ),
         100,
@@ -143,6 +194,7 @@ CATALOGUE = (
                 "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
                 "e26dedcc434d2e4c54c9b2d4a06d8373",
                 182_040_794,
+                "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
             ),
             DownloadSource(
                 "test",
@@ -151,6 +203,7 @@ CATALOGUE = (
                 "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
                 "eb5a983be6a315427106f1b164d9cef3",
                 64_275_384,
+                "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
             ),
         ),
         10,
@@ -192,6 +245,7 @@ CATALOGUE = (
                 "images_background.zip",
                 "68d2efa1b9178cc56df9314c21c6e718",
                 9_464_212,
+                "ad41ab679c8b5d90b271ef46be6987cc81211774a695c29dcc5367b2b26ee640",
             ),
             DownloadSource(
                 "evaluation",
@@ -201,6 +255,7 @@ CATALOGUE = (
                 "images_evaluation.zip",
                 "6b91aef0f799c5bb55b94e3f2daec811",
                 6_462_886,
+                "1f61a8f3366785b057fc117d9228e78a16e3d976c8953b2a10fcc74cf0609cee",
             ),
         ),
         1_623,  # 964 characters in background, 659 others in evaluation
@@ -217,15 +272,16 @@ CATALOGUE = (
                 "archive",
                 "tiny-imagenet-200.zip",
                 "tiny-imagenet-200",
-                "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+                "https://cs231n.stanford.edu/tiny-imagenet-200.zip",
                 "90528d7ca1a48142e341f4ef8d21d0de",
                 248_100_043,
+                "6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821",
             ),
         ),
         200,
         100_000,
         10_000,
-        "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+        "https://cs231n.stanford.edu/tiny-imagenet-200.zip",
         "ImageNet terms: non-commercial research and education",
     ),
 )

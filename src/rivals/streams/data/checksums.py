@@ -9,13 +9,22 @@ import os
 from pathlib import Path
 
 from rivals.errors import RivalsError
+from rivals.io.reading import read_json
 from rivals.streams.data.archives import plain_files
 from rivals.streams.data.find import cache_folder
 
 
 def file_md5(path: Path) -> str:
     """The MD5 of one file, as the official pages publish it: it detects damage, not forgery."""
-    digest = hashlib.md5(usedforsecurity=False)
+    return _file_digest(path, hashlib.md5(usedforsecurity=False))
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of one file, which nobody can forge."""
+    return _file_digest(path, hashlib.sha256())
+
+
+def _file_digest(path: Path, digest: hashlib._Hash) -> str:
     try:
         with path.open("rb") as file:
             while block := file.read(2**20):
@@ -33,10 +42,9 @@ def _store() -> Path:
 
 def _read_store() -> dict[str, list[str]]:
     try:
-        held = json.loads(_store().read_text("utf-8"))
-    except (OSError, ValueError):
+        return read_json(_store(), "list of checksums")
+    except RivalsError:
         return {}
-    return held if isinstance(held, dict) else {}
 
 
 def _write_store(path: Path, state: str, md5: str) -> None:

@@ -1,4 +1,4 @@
-"""Download official files: resumable, checked by MD5, renamed into place only when complete."""
+"""Download official files: resumable, checked, renamed into place only when complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rivals.errors import RivalsError
 from rivals.streams.data.catalogue import DataSet, DownloadSource
-from rivals.streams.data.checksums import file_md5
+from rivals.streams.data.checksums import file_md5, file_sha256
 from rivals.streams.data.find import roots
 from rivals.streams.data.progress import bar
 
@@ -31,6 +31,9 @@ class _IncompleteError(Exception):
 def _difference(path: Path, source: DownloadSource) -> str:
     """ "" if `path` is the official file, else how it differs."""
     size = path.stat().st_size
+    if source.sha256:
+        found = file_sha256(path)
+        return "" if found == source.sha256 else f"SHA-256 {found} instead of {source.sha256}"
     if not source.md5:
         return "" if size == source.size else f"{size:,} bytes instead of {source.size:,}"
     found = file_md5(path)
@@ -71,7 +74,7 @@ def _receive(url: str, part: Path, source: DownloadSource, advance: Callable[[in
                 file.write(block)
                 advance(len(block))
                 if file.tell() > 2 * source.size:
-                    return  # not the requested file; its MD5 will differ
+                    return  # not the requested file; its checksum will differ
             count = file.tell()
             file.flush()
             os.fsync(file.fileno())

@@ -47,6 +47,15 @@ class Located:
     files: Mapping[str, Path]
 
 
+def _plain(path: Path) -> Path:
+    """A pipe or a device could be read for ever."""
+    if not (path.is_file() or path.is_dir()):
+        raise RivalsError(
+            f"{path} is neither a file nor a folder; remove it and fetch the official file again."
+        )
+    return path
+
+
 def search(dataset: DataSet) -> Located | None:
     """Find the first root that has every source of `dataset`; None if there is none."""
     for root in roots():
@@ -54,7 +63,7 @@ def search(dataset: DataSet) -> Located | None:
         for source in dataset.sources:
             for name in (source.path, source.unpacked):
                 if name and (root / name).exists():
-                    files[source.role] = root / name
+                    files[source.role] = _plain(root / name)
                     break
         if len(files) == len(dataset.sources):
             beside = {role: root / name for role, name in dataset.lists if (root / name).is_file()}

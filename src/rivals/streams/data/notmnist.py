@@ -6,18 +6,22 @@ name per line). Without them one sixth of each letter is the test set, drawn wit
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from rivals.errors import RivalsError
+from rivals.io.reading import read_bytes
 from rivals.streams.data.archives import open_members
 from rivals.streams.data.decoded import Decoded, Split
 from rivals.streams.data.official_pictures import decode
 
 LETTERS = tuple("ABCDEFGHIJ")
 SEED = 2011  # the year of the release
+LIST = 16 * 2**20  # bytes of a list of names
+LARGEST = 64 * 2**20  # bytes of all pictures, which are held in memory
 EMPTY = {  # the two empty files of the release
     "A/RGVtb2NyYXRpY2FCb2xkT2xkc3R5bGUgQm9sZC50dGY=.png",
     "F/Q3Jvc3NvdmVyIEJvbGRPYmxpcXVlLnR0Zg==.png",
@@ -27,8 +31,9 @@ EMPTY = {  # the two empty files of the release
 def _listed(path: Path, held: Mapping[str, bytes]) -> list[str]:
     """The names in a list, without their first folder."""
     try:
-        lines = path.read_text("utf-8").split("\n")
-    except (OSError, UnicodeError) as error:
+        text = read_bytes(Path(os.path.realpath(path)), "list", LIST).decode()
+        lines = text.split("\n")
+    except (RivalsError, UnicodeError) as error:
         raise RivalsError(
             f"{path} is not a readable list of file names ({type(error).__name__}); "
             "repair it or remove it."
@@ -58,12 +63,19 @@ def _drawn(held: Mapping[str, bytes]) -> tuple[list[str], list[str]]:
 def read(files: Mapping[str, Path], size: int) -> Decoded:
     """Both splits; the archive is small enough to be read into memory."""
     path = files["archive"]
+    held: dict[str, bytes] = {}
+    room = LARGEST
     with open_members(path) as members:
-        held = {
-            short: data
-            for name, data in members.each()
-            if (short := name.partition("/")[2]).endswith(".png") and short not in EMPTY
-        }
+        for name, data in members.each():
+            short = name.partition("/")[2]
+            if short.endswith(".png") and short not in EMPTY:
+                held[short] = data
+                room -= len(data)
+            if room < 0:
+                raise RivalsError(
+                    f"{path} holds pictures of more than {LARGEST:,} bytes, but the official ones "
+                    "have 8 MB; run `rivals data get notmnist` for the official file."
+                )
     strange = next((name for name in held if name[:2] not in {f"{a}/" for a in LETTERS}), None)
     if not held or strange is not None:
         found = f"a picture '{strange[:60]}'" if strange else "no picture"

@@ -27,7 +27,12 @@ def bar(
     )
 
     amount: ProgressColumn = DownloadColumn() if size else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=total, completed=done)
         yield lambda step: progress.advance(task, step)

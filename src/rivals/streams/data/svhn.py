@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -12,7 +15,45 @@ from rivals.errors import RivalsError
 from rivals.streams.data.decoded import Decoded, Images, Labels, Split
 
 CHUNK = 4_096
-LARGEST = 600_000  # images; the release's `extra` file has 531,131
+BLOCK = 2**20  # bytes read at once
+LARGEST = 100_000  # images; the training file has 73,257
+UNPACKED = LARGEST * (32 * 32 * 3 + 8) + 2**20  # bytes of all that a file may hold
+COMPRESSED = 15  # MATLAB's number of an element that zlib made smaller
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse a file that unpacks to more than the largest; nothing of it is kept in memory."""
+    total = 0
+    with path.open("rb") as file:
+        header = file.read(128)
+        if header[126:128] not in (b"IM", b"MI"):
+            raise ValueError("no header of MATLAB 5")
+        order: Literal["little", "big"] = "little" if header[126:128] == b"IM" else "big"
+        while len(tag := file.read(8)) == 8:
+            kind, size = (int.from_bytes(tag[at : at + 4], order) for at in (0, 4))
+            if kind != COMPRESSED:
+                total += size
+                file.seek(size, os.SEEK_CUR)
+            else:
+                total += _unpacked_size(file, size, UNPACKED - total)
+            if total > UNPACKED:
+                raise RivalsError(
+                    f"{path} unpacks to more than {UNPACKED:,} bytes, but no official file does; "
+                    "fetch the official file again."
+                )
+
+
+def _unpacked_size(file: BinaryIO, packed: int, most: int) -> int:
+    """The bytes that the next `packed` bytes unpack to; counting ends above `most`."""
+    unpacker, count = zlib.decompressobj(), 0
+    while packed > 0 and (data := file.read(min(packed, BLOCK))):
+        packed -= len(data)
+        while data and count <= most:
+            count += len(unpacker.decompress(data, BLOCK))
+            data = unpacker.unconsumed_tail
+        if count > most:
+            break
+    return count
 
 
 def _expect(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -36,11 +77,23 @@ def _expect(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
         )
 
 
+def _expect_kinds(path: Path, kinds: Mapping[str, str]) -> None:
+    """Bytes and numbers: a list of objects of the same shape would take hundreds of times more."""
+    if kinds["X"] != "uint8" or not re.fullmatch(r"u?int\d+|single|double|float\d+", kinds["y"]):
+        raise RivalsError(
+            f"{path} holds X of type {kinds['X']} and y of type {kinds['y']}, but bytes and "
+            "numbers were expected; fetch the official file again."
+        )
+
+
 def _split(path: Path) -> Split:
     from scipy.io import loadmat, whosmat
 
     try:
-        _expect(path, {name: shape for name, shape, _ in whosmat(str(path))})
+        _check_unpacked(path)
+        found = whosmat(str(path))
+        _expect(path, {name: shape for name, shape, _ in found})
+        _expect_kinds(path, {name: kind for name, _, kind in found})
         content: dict[str, Any] = loadmat(str(path), variable_names=["X", "y"])
     except RivalsError:
         raise
@@ -51,11 +104,7 @@ def _split(path: Path) -> Split:
         ) from None
     images, marks = content["X"], content["y"]
     _expect(path, {"X": images.shape, "y": marks.shape})
-    if images.dtype != np.uint8 or marks.dtype.kind not in "iuf":
-        raise RivalsError(
-            f"{path} holds X of type {images.dtype} and y of type {marks.dtype}, but bytes and "
-            "numbers were expected; fetch the official file again."
-        )
+    _expect_kinds(path, {"X": str(images.dtype), "y": str(marks.dtype)})
     labels: Labels = marks[:, 0].astype(np.int64)
     if labels.min() < 1 or labels.max() > 10:
         raise RivalsError(

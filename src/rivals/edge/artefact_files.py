@@ -1,0 +1,146 @@
+"""The files of an artefact, read and checked before any runtime is given them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rivals.edge.card import BYTES as CARD_BYTES
+from rivals.edge.card import WITHOUT_CHECKSUM, Card, read_card, sidecar
+from rivals.edge.onnx_file import GraphFileError, onnx_card, ort_card
+from rivals.errors import RivalsError
+from rivals.io.checksum import checksum_fits, has_checksum
+from rivals.io.reading import UnreadableError, printable, read_bytes
+
+MODEL_BYTES = 256 * 2**20  # of an artefact's file
+FOLDER = "folder"  # the artefact of a C program has no suffix
+C_FILES = ("ticket.c", "ticket.h")
+CARDS_INSIDE = {".onnx": onnx_card, ".ort": ort_card}
+SUFFIXES = (*CARDS_INSIDE, ".tflite", ".pte")
+NATIVE = {  # what runs code from the artefact itself, and what it does
+    FOLDER: "compiles the C in that folder and runs it on this machine",
+    ".pte": "runs a program whose contents ExecuTorch does not check on this machine",
+}
+
+
+@dataclass(frozen=True)
+class ArtefactFiles:
+    """What was read."""
+
+    path: Path
+    suffix: str
+    content: tuple[bytes, ...]  # the model; of a C program C_FILES
+    card: Card
+
+    @property
+    def has_checksum(self) -> bool:
+        return self.card.version > WITHOUT_CHECKSUM
+
+
+def find_suffix(path: Path) -> str:
+    """The suffix that says which runtime an artefact needs; what is none is refused."""
+    try:
+        place = path.resolve(strict=True)  # the user may name a link
+    except FileNotFoundError as error:
+        raise RivalsError(f"There is no artefact {path}; make one with `rivals export`.") from error
+    except (OSError, RuntimeError) as error:  # links in a circle
+        reason = getattr(error, "strerror", None) or "its links lead in a circle"
+        raise RivalsError(f"{path} cannot be read ({reason}).") from error
+    if place.is_dir():
+        if os.path.lexists(place / "model.json"):
+            raise RivalsError(f"{path} is the folder of a model, not an export; use rivals.Model.")
+        return FOLDER
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise RivalsError(
+            f"{path} is not an artefact that can be run: expected a file that ends in "
+            f"{', '.join(SUFFIXES)}, or the folder of a C program."
+        )
+    return suffix
+
+
+def check_native(path: Path, suffix: str, allowed: bool) -> None:
+    """Refuse artefacts that run code of their own, unless the user allowed it."""
+    if suffix in NATIVE and not allowed:
+        raise RivalsError(
+            f"Predicting with {path} {NATIVE[suffix]}; if you trust where it comes from, allow it "
+            "with --run-native (in Python: run_native=True)."
+        )
+
+
+def read_artefact(path: Path) -> ArtefactFiles:
+    """Read all files of an artefact: regular files of limited size, whose checksum fits."""
+    suffix, place = find_suffix(path), path.resolve()
+    others: tuple[bytes, ...] = ()
+    content: tuple[bytes, ...]
+    if suffix in CARDS_INSIDE:
+        holder = read_bytes(place, "artefact", MODEL_BYTES)
+        text, content = _card_inside(holder, suffix, path), (holder,)
+    else:
+        holder = _read_sidecar(place, path)
+        text = holder.decode(errors="replace")
+        content = others = _read_beside(place, suffix, path)
+    card = read_card(text, path)
+    stated = card.version > WITHOUT_CHECKSUM or has_checksum(holder)
+    if stated and not checksum_fits(holder, *others):
+        names = "" if suffix in CARDS_INSIDE else f" ({sidecar(place).name} and what it describes)"
+        if suffix == FOLDER:
+            names = f" ({sidecar(place).name}, {', '.join(C_FILES)})"
+        raise RivalsError(f"{path} was altered: its checksum does not fit{names}; export it again.")
+    return ArtefactFiles(path, suffix, content, card)
+
+
+def check_export(path: Path) -> list[str]:
+    """Check an export without running it; what is damaged raises a RivalsError.
+
+    Returns what was found, a sentence each: format and size, tasks and classes, checksum.
+    """
+    files = read_artefact(path)
+    card, size = files.card, sum(len(data) for data in files.content)
+    kind = "C source" if files.suffix == FOLDER else files.suffix
+    facts = [
+        f"An export ({kind}) of {size:,} bytes.",
+        f"{len(card.tasks)} task{'s' * (len(card.tasks) > 1)}, "
+        f"{sum(len(each) for each in card.classes)} classes: {printable(', '.join(card.tasks))}.",
+    ]
+    if files.has_checksum:
+        facts.append("The checksum over the card and the model fits.")
+    else:
+        facts.append(NO_CHECKSUM)
+    return facts
+
+
+NO_CHECKSUM = (
+    "It has no checksum, as exports of rivals 0.1; a changed class name would not be noticed. "
+    "Export it again to have one."
+)
+
+
+def _card_inside(data: bytes, suffix: str, path: Path) -> str | None:
+    try:
+        return CARDS_INSIDE[suffix](data)
+    except GraphFileError as error:
+        raise RivalsError(
+            f"{path} is not an artefact of rivals ({error}); export it again."
+        ) from error
+
+
+def _read_sidecar(place: Path, path: Path) -> bytes:
+    try:
+        root = place if place.is_dir() else None
+        return read_bytes(sidecar(place), "card", CARD_BYTES, root)
+    except UnreadableError as error:
+        raise RivalsError(
+            f"{str(error)[:-1]}; keep {path} and its card together as `rivals export` wrote them."
+        ) from error
+
+
+def _read_beside(place: Path, suffix: str, path: Path) -> tuple[bytes, ...]:
+    """What the card describes: the model's file, or the sources of a C program."""
+    if suffix != FOLDER:
+        return (read_bytes(place, "artefact", MODEL_BYTES),)
+    for name in C_FILES:
+        if not os.path.lexists(place / name):
+            raise RivalsError(f"{path} holds no {name}; make it with `rivals export --to c`.")
+    return tuple(read_bytes(place / name, "artefact", MODEL_BYTES, place) for name in C_FILES)

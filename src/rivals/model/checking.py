@@ -1,0 +1,316 @@
+"""`rivals check`: whether a model, a run, a ticket or an export is whole.
+
+Everything is read by the readers that the other verbs use; what they refuse is damaged. Of a model
+every ticket is also compared with the network that it is cut from, and with the history.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rivals.edge import artefact
+from rivals.edge.artefact_files import NATIVE, check_export, find_suffix
+from rivals.edge.card import sidecar
+from rivals.edge.runtime import RUNTIMES
+from rivals.errors import RivalsError
+from rivals.experiment.result_file import read_results
+from rivals.experiment.run_folder import RunFolder
+from rivals.io import signatures
+from rivals.io.locks import LOCK_NAME
+from rivals.io.reading import is_link, printable
+from rivals.learn.method import methods
+from rivals.learn.twta import TWTA
+from rivals.model import folder, manifest, spare_space, task_file
+from rivals.model.folder import DAMAGE, ModelFolder
+from rivals.model.folder_kind import folder_kind
+from rivals.model.history import ModelHistory
+from rivals.nn.blocks import RivalBlocks
+from rivals.nn.competition import ActiveUnits, unit_ids
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+from rivals.nn.selection import Selection
+from rivals.seeds import Seed
+from rivals.tickets.ticket import Ticket, check_ticket
+
+WHOLE, DAMAGED, NOTE = "whole", "damaged", "note"
+IMAGES = 4  # on which a ticket is compared with its network
+MASKED_WEIGHTS = 2**24  # of the network that a ticket is compared with
+LISTED = 5  # names in a note
+OF_A_MODEL = {
+    manifest.NAME, task_file.FOLDER, signatures.NAME, LOCK_NAME, spare_space.NAME
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CheckedPart:
+    """What was found of one part."""
+
+    part: str
+    state: str  # whole, damaged or note
+    said: str = ""
+
+
+@dataclass
+class CheckReport:
+    """All that was found."""
+
+    path: Path
+    kind: str  # model, run, ticket or export
+    parts: list[CheckedPart] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        return all(each.state != DAMAGED for each in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        parts = [vars(each) for each in self.parts]
+        return {"path": str(self.path), "kind": self.kind, "whole": self.whole, "parts": parts}
+
+    def note(self, part: str, said: str) -> None:
+        self.parts.append(CheckedPart(part, NOTE, said))
+
+    @contextlib.contextmanager
+    def part(self, name: str, said: str = "") -> Iterator[None]:
+        """One part: whole, unless the block raises an error."""
+        try:
+            yield
+        except (RivalsError, *DAMAGE) as error:
+            what = str(error) if isinstance(error, RivalsError) else f"{type(error).__name__}"
+            self.parts.append(CheckedPart(name, DAMAGED, printable(what, 500)))
+        else:
+            self.parts.append(CheckedPart(name, WHOLE, said))
+
+
+def check(path: Path, since: str | None = None, key: Path | None = None) -> CheckReport:
+    """Check what is at `path`; RivalsError where there is nothing that could be checked.
+
+    Args:
+        path: A model, a run, a ticket or an exported file.
+        since: A hash of the history of a model: its tickets of that time must have every bit.
+        key: The file of a public key: what is there must be signed with its private key.
+    """
+    kind = _kind(path)
+    if since is not None:
+        if kind != "model":
+            raise RivalsError(f"--since is for models, but {path} is no model; leave it out.")
+        ModelHistory().at(since)  # refuses what is no hash
+    report = CheckReport(path, kind)
+    checks: dict[str, Callable[[CheckReport], None]] = {
+        "run": _run, "ticket": _ticket, "export": _export,
+    }  # fmt: skip
+    if kind == "model":
+        _model(report, since)
+    else:
+        checks[kind](report)
+    if key is not None:
+        with report.part("signature", f"fits {key}"):
+            signatures.check(path, key)
+    elif os.path.lexists(signatures.place(path)):
+        report.note("signature", "is there; check it with --require-signature KEY.pub")
+    return report
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir() and not manifest.exists(path) and sidecar(path).is_file():
+        return "export"  # the folder of a C program
+    if path.is_dir() or not path.exists():
+        return folder_kind(path)
+    if path.suffix.lower() in RUNTIMES:
+        return "export"
+    raise RivalsError(
+        f"{path} is a file, but a model, a run, a ticket or an exported file was expected "
+        f"({', '.join(suffix for suffix in RUNTIMES if suffix.startswith('.'))})."
+    )
+
+
+# Models ------------------------------------------------------------------------------------------
+
+
+def _model(report: CheckReport, since: str | None) -> None:
+    path = report.path
+    with report.part(manifest.NAME):
+        model = ModelFolder.open(path)
+        network = folder.empty(model.description).network
+    if not report.whole:
+        return
+    for task in model.tasks:
+        with report.part(f"file of '{task.name}'", f"{task.bytes:,} bytes"):
+            task_file.read(path, task, network)
+    if report.whole:
+        with report.part("tasks together"):
+            model.method  # noqa: B018 - loads them all
+    if report.whole:
+        for task in model.tasks:
+            with report.part(f"ticket of '{task.name}'"):
+                apart = compare(model.method, model.ticket(task.name))
+                said = f"equals its network ({apart:.0e} apart)"
+            if report.parts[-1].state == WHOLE:
+                report.parts[-1] = CheckedPart(f"ticket of '{task.name}'", WHOLE, said)
+        _history(report, model, since)
+    _left_over(report, model, since)
+
+
+class SomeMasked(Selection):
+    """The winners of a task and up to `most` − 1 other units of each block, times zero."""
+
+    def __init__(self, task: str, most: int) -> None:
+        super().__init__(task)
+        self.most = most
+
+    def select(self, rivals: RivalBlocks) -> ActiveUnits:
+        won = rivals.winners[self.task]
+        others = torch.arange(min(self.most, rivals.units), device=won.device)
+        ids = unit_ids((won.unsqueeze(1) + others) % rivals.units)  # (blocks · others,)
+        mask = (torch.arange(len(ids), device=won.device) < rivals.blocks).float()
+        return ActiveUnits(ids, mask, mask)
+
+
+@torch.no_grad()
+def compare(method: TWTA, ticket: Ticket) -> float:
+    """The largest difference of a ticket from its network, where other units are masked."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (IMAGES, *ticket.input_shape), generator=generator)
+    weights = sum(tensor.numel() for tensor in ticket.network.parameters())
+    # All units where that is possible; a network that grew has many thousands.
+    most = max(2, math.isqrt(MASKED_WEIGHTS // max(1, weights)))
+
+    def masked(prepared: Tensor) -> Tensor:
+        scores: Tensor = method.network.learning(False)(
+            prepared.to(method.device), ticket.task, SomeMasked(ticket.task, most)
+        )
+        return scores.cpu()
+
+    return ticket.verify(images.to(torch.uint8), masked)
+
+
+def _history(report: CheckReport, model: ModelFolder, since: str | None) -> None:
+    history = model.description.history
+    if history is None:
+        said = "there is none: rivals 0.1 wrote this model; it begins with the next lesson or drop"
+        if since is None:
+            report.note("history", said)
+        else:
+            report.parts.append(CheckedPart("history", DAMAGED, said))
+        return
+    now = history.now()
+    names = dict(zip(now.marks, (task.name for task in model.tasks), strict=True))
+    with report.part("history", f"{len(history.lines):,} events, newest {now.link or 'none'}"):
+        changed = [names[n] for n, mark in now.marks.items() if model.mark(names[n]) != mark]
+        if changed:
+            raise RivalsError(
+                f"The tickets of {_some(changed)} are not those that were learned: their marks in "
+                "the history differ."
+            )
+    if since is None:
+        return
+    then = history.at(since)
+    if then is None:
+        said = f"{since} is not in the history: this is another model, or its history was replaced"
+        report.parts.append(CheckedPart("since", DAMAGED, said))
+        return
+    same = [names[n] for n, mark in then.marks.items() if now.marks.get(n) == mark]
+    refined = [names[n] for n, mark in then.marks.items() if now.marks.get(n, mark) != mark]
+    gone = len(then.marks) - len(same) - len(refined)
+    state = WHOLE if report.parts[-1].state == WHOLE else DAMAGED
+    said = f"every bit is the same in {_some(same)}; refined: {_some(refined)}; dropped: {gone}"
+    report.parts.append(CheckedPart(f"since {then.link[:16]}", state, said))
+
+
+def _left_over(report: CheckReport, model: ModelFolder, since: str | None) -> None:
+    """Files that no description names: nothing reads them."""
+    inside = model.path / task_file.FOLDER
+    left = [] if is_link(inside) else _names(inside) - model.description.files()
+    ours = sorted(name for name in left if folder.OURS.fullmatch(name))
+    if ours:
+        said = f"{_some(ours)} belong to no task; the next lesson or drop removes them"
+        state = NOTE if since is None else DAMAGED  # what was dropped must leave no file behind
+        report.parts.append(CheckedPart("files left behind", state, said))
+    others = sorted(set(left) - set(ours)) + sorted(_names(model.path) - OF_A_MODEL)
+    if others:
+        report.note("other files", f"{_some(others)}; they are not used")
+
+
+def _names(place: Path) -> set[str]:
+    try:
+        return set(os.listdir(place))
+    except OSError:
+        return set()
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return printable(", ".join(names[:LISTED]) + more) if names else "none"
+
+
+# Runs, tickets, exports --------------------------------------------------------------------------
+
+
+def _run(report: CheckReport) -> None:
+    run = RunFolder(report.path)
+    with report.part("config.yaml"):
+        config = run.read_config()
+    if not os.path.lexists(run.results):
+        report.note("results.json", "there is none yet: no task is learned")
+        return
+    results: dict[str, Any] = {"tasks": []}
+    with report.part("results.json"):
+        results = read_results(run.results)
+    tickets = []
+    for task in results["tasks"]:
+        with report.part(f"ticket of '{printable(task['name'])}'"):
+            tickets.append(Ticket.load(run.ticket(task["name"])))
+    if not os.path.lexists(run.checkpoints.manifest):
+        report.note("checkpoint", "there is none")
+        return
+    with report.part("checkpoint"):
+        state = run.checkpoints.load().state
+    if not report.whole or config.get("method") != "twta" or not tickets:
+        return
+    with report.part("tickets and network", "all tickets equal their network"):
+        plan = NetworkPlan(NetworkSettings(**config["network"]), tickets[0].input_shape)
+        made = methods["twta"]
+        settings = made.settings_class(**config["training"])
+        method = made(plan, settings, Seed(config["seed"]).child("method"))
+        assert isinstance(method, TWTA)
+        method.load(state)
+        for ticket in tickets:
+            compare(method, ticket)
+
+
+def _ticket(report: CheckReport) -> None:
+    with report.part("ticket"):
+        _note(report, check_ticket(report.path))
+
+
+def _export(report: CheckReport) -> None:
+    """Checksums and bounds; then it answers once, unless that would run native code."""
+    path = report.path
+    with report.part("files"):
+        _note(report, check_export(path))
+    if not report.whole:
+        return
+    suffix = find_suffix(path)
+    package = None if suffix in NATIVE else RUNTIMES[suffix][2]
+    if package is None:
+        report.note("program", "was not run: it is native code")
+    elif find_spec(package) is None:
+        report.note("program", f"was not run: {package} is not installed")
+    else:
+        with report.part("answers", "are finite"):
+            opened = artefact.load(path)
+            opened.answers(np.zeros((1, *opened.card.input_shape), np.uint8))
+
+
+def _note(report: CheckReport, facts: list[str]) -> None:
+    for fact in facts:
+        report.note("found", fact)

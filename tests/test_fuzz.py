@@ -1,0 +1,166 @@
+"""Changed folders of every kind: no traceback, no hang, no flood of memory, no other answer.
+
+python -m pytest tests/test_fuzz.py -m slow -s     1,000 changes of each kind, counted
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from PIL import Image
+
+from conftest import CHANGES
+from fuzzing import USES, WHAT
+from rivals.cli.main import main
+from rivals.cli.predict_command import predict
+from rivals.web.collection import Collection
+from rivals.web.jobs import Jobs
+from served import shape
+from teaching import digit, folder, teach
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it forks and reads /proc"),
+    pytest.mark.xdist_group("fuzz"),
+]
+KINDS = tuple(USES)
+GRID = """\
+preset: default
+on: validation
+groups:
+  - benchmarks: [digits]
+    methods: [twta, finetune]
+    seeds: [0, 1]
+    set: {epochs: 2, tasks: 2}
+    name: first
+    expect: {task_known: [60, null]}
+  - benchmarks: [digits-permuted]
+    methods: [twta]
+    seeds: [0]
+"""
+PICTURES = ("png", "jpg", "gif", "bmp", "tif", "webp", "ppm", "ico", "tga")
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> dict[str, Any]:
+    """A good thing of each kind, and how it is used."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: rivals[export]")
+    place = tmp_path_factory.mktemp("good")
+    for name, classes in (("a", (0, 1)), ("b", (2, 3))):
+        teach(folder(place / name, classes, 6), place / "model", epochs=1)
+    digit(0)[0].save(place / "digit.png")
+    tickets = sorted((finished / "tickets").iterdir())
+    ticket = shutil.copytree(tickets[0], place / "ticket")
+    for name, to in (("t.onnx", "onnx"), ("c", "c")):
+        line = ["export", "--model", ticket, "--to", to, place / name]
+        with pytest.raises(SystemExit) as end:
+            main([str(word) for word in line])
+        assert end.value.code == 0
+    pictures = []
+    for suffix in PICTURES:
+        pictures.append(place / f"picture.{suffix}")
+        digit(1)[0].resize((16, 16)).convert("RGB").save(pictures[-1])
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
+    frames[0].save(pictures[2], save_all=True, append_images=frames[1:])
+    (place / "grid.yaml").write_text(GRID)
+    collect(place / "collected")
+    native = "run_native" in inspect.signature(predict).parameters
+    good: dict[str, dict[str, Any]] = {
+        "model": {"good": [place / "model"], "task": "a"},
+        "run": {
+            "good": [finished], "tasks": [unquote(each.name) for each in tickets],
+            "words": [word for each in CHANGES for word in ("--set", each)],
+        },
+        "ticket": {"good": [ticket]},
+        "onnx": {"good": [place / "t.onnx"]},
+        "c": {"good": [place / "c"], "native": native},
+        "collection": {"good": [place / "collected"]},
+        "picture": {"good": pictures, "model": place / "model"},
+        "grid": {"good": [place / "grid.yaml"]},
+    }  # fmt: skip
+    assert tuple(good) == KINDS
+    work = tmp_path_factory.mktemp("fuzz")
+    common = {"seed": "rivals", "picture": place / "digit.png", "place": work}
+    return {kind: {**common, **plan} for kind, plan in good.items()}
+
+
+def collect(place: Path) -> None:
+    """Pictures of two classes, and two trainings, one of which has ended."""
+    found = Collection(place / "pictures")
+    for kind in ("circle", "cross"):
+        found.add_class("shapes", kind)
+        for number in range(2):
+            found.add("shapes", kind, shape(kind, number), "x")
+    jobs = Jobs(place / "trainings", lambda job: [], lambda job: False)
+    jobs.add("shapes")
+    jobs.cancel(1)
+    jobs.add("others")
+    for number in (1, 2):
+        events = [{"event": "reading", "done": 1}, {"event": "error", "sentence": "x"}]
+        jobs.events(number).write_text("".join(json.dumps(each) + "\n" for each in events))
+
+
+def fuzz(plans: dict[str, Any], count: int, place: Path) -> dict[str, Any]:
+    """The report of `fuzzing.py`, in a process of its own."""
+    plan = {kind: {**plan, "count": count} for kind, plan in plans.items()}
+    (place / "plan.json").write_text(json.dumps(plan, default=str))
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("fuzzing.py"), place / "plan.json"],
+        capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    report: dict[str, Any] = json.loads(done.stdout)
+    for kind, found in report.items():
+        counted = Counter(each["what"] for each in found["findings"])
+        numbers = ", ".join(f"{counted[what]} {what}" for what in WHAT)
+        print(
+            f"{kind}: {found['mutations']} changes, {found['refused']} refused, "
+            f"{found['accepted']} accepted; {numbers}; {found['seconds']} s, {found['cpu']} s CPU"
+        )
+    return report
+
+
+@pytest.fixture(scope="module")
+def some(plans: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return fuzz(plans, 200, tmp_path_factory.mktemp("some"))
+
+
+@pytest.fixture(scope="module")
+def many(plans: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return fuzz(plans, 1000, tmp_path_factory.mktemp("many"))
+
+
+def check(kind: str, report: dict[str, Any]) -> None:
+    """Nothing went wrong; otherwise one line for each different thing that did."""
+    found = report[kind]
+    seen: dict[str, list[dict[str, Any]]] = {}
+    for each in found["findings"]:
+        seen.setdefault(f"{each['what']}: {each['detail'][-160:]}", []).append(each)
+    lines = [
+        f"{len(each)} × {line}  (first: number {each[0]['number']}, {each[0]['change']} "
+        f"in {each[0]['file']})"
+        for line, each in sorted(seen.items(), key=lambda item: -len(item[1]))
+    ]
+    assert not lines, "\n".join([f"{len(found['findings'])} findings of {kind}:", *lines[:40]])
+    assert found["refused"] + found["accepted"] == found["mutations"]
+    assert found["refused"] > 0.1 * found["mutations"], "the changes must reach what is read"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_200_changes(kind: str, some: dict[str, Any]) -> None:
+    check(kind, some)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_1000_changes(kind: str, many: dict[str, Any]) -> None:
+    check(kind, many)
