@@ -39,7 +39,8 @@ def learn(
     ] = None,
     grey: Annotated[bool, typer.Option("--grey", help="New model only: without colours.")] = False,
     ancestor: Annotated[
-        str | None, typer.Option(help="New model only: start from a trained network (tiny) or none.")
+        str | None,
+        typer.Option(help="New model only: a trained network to start from: tiny."),
     ] = None,
     new: Annotated[
         float | None,

@@ -1,0 +1,154 @@
+"""Models that start from an ancestor: few pictures in closed form, many by new units."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import rivals
+from rivals.ancestors.ancestor import SHIPPED, shipped
+from rivals.model import defaults
+from rivals.model.folder import ModelFolder
+from rivals.model.manifest import NAME
+
+Pictures = tuple[NDArray[np.uint8], list[str]]
+
+
+def pictures(count: int, seed: int = 0, colours: tuple[str, ...] = ("red", "green")) -> Pictures:
+    """Noisy pictures, one channel of which is brighter."""
+    chance = np.random.default_rng(seed)
+    labels = [colours[number % len(colours)] for number in range(count)]
+    images = chance.integers(0, 160, (count, 32, 32, 3), dtype=np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[..., ("red", "green", "blue").index(label)] += 60
+    return images, labels
+
+
+def files(model: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in (model / "tasks").iterdir()}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_card_says_what_it_is(name: str) -> None:
+    ancestor = shipped(name)
+    card, weights = ancestor.card, sum(
+        tensor.numel() for key, tensor in ancestor.tensors.items() if key.endswith(".weight")
+    )  # fmt: skip
+    assert card["weights"] == weights <= 120_000
+    for key in ("trained_on", "taught_by", "terms", "epochs", "seconds", "command", "accuracy"):
+        assert card[key]
+    network = ancestor.network(8)
+    assert network.widths == tuple(8 * width for width in card["widths"])
+
+
+def test_few_pictures_are_learned_in_closed_form(tmp_path: Path) -> None:
+    model = rivals.Model(tmp_path / "m")
+    learned = model.learn(pictures(40), "colours", ancestor="tiny")
+    assert learned.accuracy > 90
+    assert learned.facts.held == learned.facts.images == 40  # cross-validated
+    assert learned.facts.steps == 0
+    assert learned.facts.bytes < 40_000  # no weights
+    assert model.test(pictures(40, seed=1)).accuracy > 90
+
+
+def test_many_pictures_get_new_units_if_they_are_better(tmp_path: Path) -> None:
+    model = rivals.Model(tmp_path / "m")
+    learned = model.learn(pictures(60), "colours", ancestor="tiny", new=1, epochs=2)
+    assert learned.facts.steps > 0
+    assert learned.facts.bytes > 150_000  # its own weights
+    winners = ModelFolder.open(tmp_path / "m").winners("colours")
+    assert all(unit > 0 for layer in winners for unit in layer)
+    half = model.learn(pictures(60, 2), "again", new=0.5, epochs=1)
+    assert half.facts.bytes < learned.facts.bytes
+
+
+def test_new_units_are_not_kept_where_they_are_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults, "FEWEST_NEW", 1)  # so that both are tried
+    images, labels = pictures(60)
+    model = rivals.Model(tmp_path / "m")
+    monkeypatch.setattr("rivals.model.defaults.LR", 1e-9)  # new units learn nothing
+    learned = model.learn((images, labels), "colours", ancestor="tiny", epochs=1)
+    assert learned.facts.steps == 0
+    assert learned.accuracy > 90
+
+
+def test_tasks_keep_every_bit_and_can_be_dropped_and_refined(tmp_path: Path) -> None:
+    model = rivals.Model(tmp_path / "m")
+    images = pictures(6)[0]
+    model.learn(pictures(30), "one", ancestor="tiny")
+    before = [answer.top(2) for answer in model.predict(list(images), task="one")]
+    old = files(tmp_path / "m")
+    model.learn(pictures(30, 1, ("green", "blue")), "two")
+    assert old.items() <= files(tmp_path / "m").items()
+    model.learn(pictures(30, 2, ("blue", "red")), "three", new=1, epochs=1)
+    assert [answer.top(2) for answer in model.predict(list(images), task="one")] == before
+    model.drop("two")
+    assert [answer.top(2) for answer in model.predict(list(images), task="one")] == before
+    refined = model.learn(pictures(30, 3), "one", again=True, epochs=1)
+    assert refined.task == "one"
+    assert [task.name for task in model.tasks] == ["one", "three"]
+
+
+def test_an_export_carries_what_it_needs(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    from rivals.edge.artefact import load
+
+    model = rivals.Model(tmp_path / "m")
+    model.learn(pictures(30), "one", ancestor="tiny")
+    model.export("one", tmp_path / "one.onnx")
+    images = pictures(6, 4)[0]
+    found = load(tmp_path / "one.onnx").answers(np.moveaxis(images, 3, 1))
+    assert [a.label for a in found] == [a.label for a in model.predict(list(images))]
+
+
+def test_grey_models(tmp_path: Path) -> None:
+    model = rivals.Model(tmp_path / "m")
+    images, labels = pictures(40)
+    images[np.array(labels) == "red"] //= 2
+    learned = model.learn((images, labels), "brightness", ancestor="tiny", grey=True)
+    assert learned.accuracy > 90
+    weights = model.ticket("brightness").network.state_dict()
+    assert next(iter(weights.values())).shape[1] == 1
+
+
+def test_what_does_not_go_together(tmp_path: Path) -> None:
+    model = rivals.Model(tmp_path / "m")
+    with pytest.raises(rivals.RivalsError, match="There is no ancestor named 'tinny'"):
+        model.learn(pictures(10), "one", ancestor="tinny")
+    with pytest.raises(rivals.RivalsError, match="do not go together"):
+        model.learn(pictures(10), "one", ancestor="tiny", network="mlp")
+    with pytest.raises(rivals.RivalsError, match="new is 2, but is a share from 0 to 1"):
+        model.learn(pictures(10), "one", ancestor="tiny", new=2)
+    assert not (tmp_path / "m").exists()
+    model.learn(pictures(20), "one", ancestor="tiny")
+    with pytest.raises(rivals.RivalsError, match="ancestor none is for a new model"):
+        model.learn(pictures(20, 1), "two", ancestor="none")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda c: c["ancestor"].update(sha256="0" * 64), "which this version of rivals does not"),
+        (lambda c: c["ancestor"].update(name="huge"), "which this version of rivals does not"),
+        (lambda c: c["network"].update(widths=[16, 32, 48, 64, 88]), "the shape of its ancestor"),
+    ],
+    ids=["altered", "missing", "shape"],
+)
+def test_ancestors_that_do_not_fit(tmp_path: Path, change: object, found: str) -> None:
+    from rivals.model.manifest import checksum
+
+    model = rivals.Model(tmp_path / "m")
+    model.learn(pictures(20), "one", ancestor="tiny")
+    path = tmp_path / "m" / NAME
+    content = json.loads(path.read_text())
+    change(content)  # type: ignore[operator]
+    content["sha256"] = checksum(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(rivals.RivalsError, match=found):
+        rivals.Model(tmp_path / "m").predict(pictures(2)[0][0])
