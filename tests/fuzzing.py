@@ -600,13 +600,12 @@ def memoise() -> None:
     typer.main.get_command = functools.cache(typer.main.get_command)
     real, made = runtime_c.build, {}
 
-    def build(source: Any, place: Path, *rest: Any) -> Path:
-        text = (source / "ticket.c").read_bytes() if isinstance(source, Path) else repr(source)
-        if text not in made:
+    def build(files: Any, place: Path) -> Path:
+        if files.content not in made:
             kept = Path("compiled").absolute()
             kept.mkdir(exist_ok=True)
-            made[text] = shutil.copy(real(source, place, *rest), kept / f"{len(made)}.so")
-        return Path(made[text])
+            made[files.content] = shutil.copy(real(files, place), kept / f"{len(made)}.so")
+        return Path(made[files.content])
 
     runtime_c.build = build
 

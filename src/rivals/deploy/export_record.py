@@ -40,7 +40,8 @@ def _is_record(facts: Any) -> bool:
     try:
         sizes = [size for each in facts.get("sizes", {}).values() for size in each.values()]
         accuracies = [facts["parity"][name] for name in ("before", "after")]
+        numbers = [facts["bytes"], facts["parity"]["difference"], *sizes]
     except (AttributeError, TypeError, LookupError):
         return False
-    known = [value for value in (facts.get("bytes"), *sizes, *accuracies) if value is not None]
-    return all(type(value) in (int, float) for value in known)
+    numbers += [value for value in accuracies if value is not None]
+    return all(type(value) in (int, float) for value in numbers)
