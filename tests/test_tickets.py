@@ -419,3 +419,26 @@ def test_a_ticket_is_verified_against_its_masked_network() -> None:
         next(ticket.network.parameters())[0] += 1
     with pytest.raises(RivalsError, match="differs from its network"):
         ticket.verify(lesson.test.images, masked)
+
+
+RECORD: dict[str, Any] = {
+    "bytes": 5000, "sizes": {"host": {"ram": 1000}},
+    "parity": {"before": 90, "after": 80.0, "difference": 1e-7},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "record",
+    [1, [], {}, {"parity": 1}, {**RECORD, "parity": {**RECORD["parity"], "after": "x"}},
+     {**RECORD, "sizes": {"host": {"ram": "x"}}}, {**RECORD, "sizes": [1]},
+     {**RECORD, "bytes": []}],
+)  # fmt: skip
+def test_a_record_of_exports_that_is_none_is_left_out(
+    record: object, folder: Path, accepted: Callable[..., str]
+) -> None:
+    """It is beside the ticket, for people, and not under its checksum."""
+    told = accepted("info", folder)
+    (folder / "exports.json").write_text(json.dumps({"c": record, "onnx-int8": record}))
+    assert accepted("info", folder) == told
+    (folder / "exports.json").write_text(json.dumps({"c": RECORD}))
+    assert "ram 1,000 bytes" in accepted("info", folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -147,10 +146,9 @@ def _as_written(value: Any) -> str:
 def ticket_facts(path: Path) -> dict[str, Any]:
     from rivals.deploy.export_record import remembered
     from rivals.tickets.cost import working_memory
-    from rivals.tickets.ticket import Ticket
+    from rivals.tickets.ticket import Ticket, read_ticket
 
-    ticket = Ticket.load(path)
-    facts: dict[str, Any] = json.loads((path / "ticket.json").read_text())
+    ticket, (facts, _) = Ticket.load(path), read_ticket(path)
     ram = working_memory(ticket.network, ticket.input_shape)
     more = {"fingerprint": ticket.fingerprint(), "ram": ram, "exports": remembered(path)}
     return {"kind": "ticket", **facts, **more}

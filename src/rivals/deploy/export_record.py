@@ -29,6 +29,19 @@ def remember(model: Path, made: Exported) -> None:
 def remembered(ticket: Path) -> dict[str, Any]:
     """By format; nothing where nothing was exported, or where the file cannot be read."""
     try:
-        return read_json(ticket / NAME, "list of exports", root=ticket)
+        found = read_json(ticket / NAME, "list of exports", root=ticket)
     except RivalsError:
         return {}
+    return {name: facts for name, facts in found.items() if _is_record(facts)}
+
+
+def _is_record(facts: Any) -> bool:
+    """Whether there are numbers where `remember` writes numbers; the file may be anybody's."""
+    try:
+        sizes = [size for each in facts.get("sizes", {}).values() for size in each.values()]
+        accuracies = [facts["parity"][name] for name in ("before", "after")]
+        numbers = [facts["bytes"], facts["parity"]["difference"], *sizes]
+    except (AttributeError, TypeError, LookupError):
+        return False
+    numbers += [value for value in accuracies if value is not None]
+    return all(type(value) in (int, float) for value in numbers)

@@ -38,6 +38,7 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
         whole_numbers(winners, 0, 2**31)
     if facts["accuracy"] is not None:
         numbers([facts["accuracy"]])
+    whole_numbers([facts[name] for name in ("weights", "bytes", "macs")], 0, 2**62)
     if not isinstance(facts["architecture"], list) or not 0 < len(facts["architecture"]) <= LAYERS:
         raise ValueError(f"between 1 and {LAYERS} layers were expected")
     return facts

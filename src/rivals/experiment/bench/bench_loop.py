@@ -16,6 +16,7 @@ from rivals.experiment.start import prepare
 from rivals.learn.method import StepResult
 from rivals.learn.twta import TWTA
 from rivals.nn.network_plan import NetworkPlan
+from rivals.registry import imports_allowed
 from rivals.seeds import Seed
 from rivals.streams.task import Batch
 
@@ -46,7 +47,8 @@ def loop_row(sizes: Sizes) -> Row:
         training=TWTA.settings_class(batch_size=sizes.batch, epochs=sizes.loop_epochs),
     )
     plain_training("alexnet", TINY, True, "contiguous")  # torch loads much with its first optimiser
-    with tempfile.TemporaryDirectory() as folder:
+    ours = imports_allowed([settings.benchmark, settings.method])
+    with tempfile.TemporaryDirectory() as folder, ours:
         run = prepare(settings, Path(folder) / "run", save_every=sizes.save_every)
         start = time.perf_counter()
         run.go()
