@@ -47,6 +47,11 @@ class Ancestor:
         """(d, d): the covariance of its features around the means of classes."""
         return self.tensors["within"]
 
+    @property
+    def smallest_side(self) -> int:
+        """Pixels a side of the smallest picture: each layer but the last halves it."""
+        return int(2 ** (len(self.widths) - 1))
+
     def network(self, rivals: int) -> NetworkSettings:
         """The network whose tickets have the shape of the ancestor, `rivals` units in a block."""
         widths = tuple(width * rivals for width in self.widths)

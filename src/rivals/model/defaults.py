@@ -43,6 +43,12 @@ def plan(
     chosen = size or next((each for each in SIDES if side <= each * 1.25), SIDES[-1])
     shape = (1 if grey else 3, chosen, chosen)
     if ancestor:
+        least = ancestor.smallest_side
+        if chosen < least:
+            raise RivalsError(
+                f"--size is {chosen}, but the ancestor '{ancestor.name}' needs at least {least} "
+                "pixels a side."
+            )
         return ancestor.network(RIVALS), shape
     name = network or "conv-small"
     if name not in NETWORKS:
