@@ -312,7 +312,11 @@ def test_tickets_and_runs_that_were_altered(
     part = next((run / "checkpoint").glob("*.safetensors"))
     part.write_bytes(b"x")
     assert "another checksum" in refused("export", "--model", run, "--all-tasks", *words)
-    config = (run / "config.yaml").read_text()
+    whole = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(whole.replace("fingerprint: sklearn", "fingerprint: other"))
+    told = refused("export", "--model", run, "--task", "5-6-7-8-9", *words)
+    assert "config.yaml is damaged: it has another checksum" in told
+    config = whole.partition("\n")[2]  # without the checksum, as older versions wrote it
     (run / "config.yaml").write_text(config.replace("fingerprint: sklearn", "fingerprint: other"))
     told = refused("export", "--model", run, "--task", "5-6-7-8-9", *words)
     assert "learned from other data" in told

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,14 @@ import pytest
 import yaml
 
 import rivals
+from rivals.cli.main import main
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.experiment.result_file import read_results, write_results
 from rivals.experiment.run_check import check_run
+from rivals.experiment.run_folder import RunFolder
+from rivals.io.files import write_yaml
+from rivals.io.seal import sealed
 from rivals.learn.method import methods
 from rivals.registry import imports_allowed
 from rivals.tickets.ticket import Ticket
@@ -37,10 +41,6 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 def configure(run: Path, **changes: Any) -> None:
     """Change config.yaml, as somebody does who knows how it is written."""
-    from rivals.experiment.run_folder import RunFolder
-    from rivals.io.files import write_yaml
-    from rivals.io.seal import sealed
-
     content = {**RunFolder(run).read_config(), **changes}
     write_yaml(run / "config.yaml", sealed(content))
 
@@ -59,7 +59,7 @@ T = Benchmark(DigitsSettings, Digits)
 
 
 @pytest.fixture
-def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A module in the working folder; the file that appears when it is imported."""
     (tmp_path / "evilmod.py").write_text(EVIL)
     monkeypatch.chdir(tmp_path)
@@ -139,8 +139,6 @@ def _settings() -> dict[str, str]:
 
 
 def rivals_main(words: list[Any]) -> None:
-    from rivals.cli.main import main
-
     main([str(word) for word in words])
 
 
@@ -421,3 +419,63 @@ def test_a_damaged_run_is_not_whole(harm: str, run: Path) -> None:
     act(run)
     with pytest.raises(RivalsError, match=sentence):
         check_run(run)
+
+
+# Wrong, with a right checksum --------------------------------------------------------------------
+
+
+def put(content: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    *outer, last = path.split(".")
+    at: Any = content
+    for name in outer:
+        at = at[int(name) if name.isdigit() else name]
+    at[int(last) if last.isdigit() else last] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("summary.bytes", None), ("summary.overlap", "much"), ("summary.retained.weights", []),
+        ("summary.accuracy.task_known", 10**400), ("seed", 10**400), ("matrix.1", [50.0]),
+        ("tasks.0.ticket.bytes", 1e400), ("tasks.0.winners", [[10**30]]), ("tasks", []),
+    ],
+)  # fmt: skip
+def test_results_that_nobody_could_show(
+    path: str, value: Any, run: Path, tmp_path: Path, refused: Refused
+) -> None:
+    content = put(json.loads((run / "results.json").read_text()), path, value)
+    (run / "results.json").write_text(json.dumps(sealed(content)))
+    assert "results.json" in refused("info", run)
+    assert "results.json" in refused("report", run, "--out", tmp_path / "report")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("done", []), ("done", 1), ("results.tasks", []), ("parts", []), ("parts.common.facts", 1)],
+)
+def test_checkpoints_that_nobody_could_resume(
+    path: str, value: Any, run: Path, refused: Refused, words: list[str]
+) -> None:
+    manifest = run / "checkpoint" / "manifest.json"
+    content = put(json.loads(manifest.read_text()), path, value)
+    manifest.write_text(json.dumps(sealed(content)))
+    assert "checkpoint" in refused(*words, "--out", run, "--resume")
+
+
+def test_measurements_of_another_type_begin_anew(
+    run: Path, accepted: Accepted, words: list[str]
+) -> None:
+    manifest = run / "checkpoint" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["measured"] |= {"resumed": "x", "train_seconds": {"a": "long", "b": 2.5}}
+    manifest.write_text(json.dumps(sealed(content)))
+    accepted(*words, "--out", run, "--resume")
+    measured = json.loads((run / "measured.json").read_text())
+    assert (measured["resumed"], measured["train_seconds"]) == (1, {"b": 2.5})
+
+
+def test_data_settings_of_another_type(run: Path, tmp_path: Path, refused: Refused) -> None:
+    configure(run, data={"measured_on": 3.5, "fingerprint": "x"})
+    words = ("--task", "0-1-2-3-4", tmp_path / "out.onnx")
+    assert "config.yaml is damaged" in refused("export", "--model", run, *words)

@@ -137,8 +137,8 @@ def summary_table(content: Mapping[str, Any]) -> Table:
         ("accuracy, task unknown", "n/a" if inferred is None else f"{inferred:.1f} %"),
         ("forgetting (BTI)", f"{summary['bti']:.1f}"),
     ]
-    if summary["overlap"] is not None:
-        chance = summary["overlap_by_chance"]
+    chance = summary["overlap_by_chance"]
+    if summary["overlap"] is not None and chance is not None:
         lines.append(
             ("winners shared by neighbours", f"{summary['overlap']:.1f} % (chance {chance:.1f} %)")
         )

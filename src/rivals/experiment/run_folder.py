@@ -144,8 +144,13 @@ class RunFolder:
                     f"The settings file {self.config} is damaged: it has no usable '{key}'; "
                     "bring back the original, or run it anew."
                 )
-        content["data"] = {"measured_on": "test", **content["data"]}  # in older files missing
-        return content
+        data = {"measured_on": "test", **content["data"]}  # in older files missing
+        if not all(isinstance(data.get(key), str) for key in ("measured_on", "fingerprint")):
+            raise RivalsError(
+                f"The settings file {self.config} is damaged: its 'data' has no fingerprint; "
+                "bring back the original, or run it anew."
+            )
+        return {**content, "data": data}
 
 
 def config(settings: RunSettings, stream: Stream) -> dict[str, Any]:
