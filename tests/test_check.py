@@ -154,7 +154,8 @@ def test_a_model_of_version_0_1(tmp_path: Path) -> None:
 def test_a_run_and_its_tickets(finished: Path, tmp_path: Path) -> None:
     report = check(finished)
     assert report.whole
-    assert "tickets and network" in [part.part for part in report.parts]
+    said = [part.said for part in report.parts]
+    assert "every ticket equals what is cut out of its network" in said
     ticket = next((finished / "tickets").iterdir())
     assert check(ticket).whole
     run = tmp_path / "run"

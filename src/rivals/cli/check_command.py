@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import JsonOption, SignatureOption
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check(
 
     report = check_path(path, since, require_signature)
     if as_json:
-        typer.echo(json.dumps(report.to_dict()))
+        echo_json(report.to_dict())
     else:
         show(report)
     return 0 if report.whole else DAMAGED
@@ -42,10 +42,11 @@ def check(
 
 def show(report: CheckReport) -> None:
     """What is not whole, and some of what is."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    from rivals.cli.terminal import Terminal
+
+    console = Terminal()
     table = Table("part", "state", "")
     left = sum(each.state == "whole" for each in report.parts) - MOST_WHOLE
     shown = 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rivals.cli.echo import echo, echo_json
 from rivals.cli.options import JsonOption
 from rivals.errors import RivalsError
 
@@ -48,5 +48,8 @@ def sign(
             raise RivalsError(f"{path} is damaged, so it was not signed; see `rivals check`.")
         facts = {"signature": str(signatures.sign(path, key))}
         said = f"Signed {path}: {facts['signature']}."
-    typer.echo(json.dumps(facts) if as_json else said)
+    if as_json:
+        echo_json(facts)
+    else:
+        echo(said)
     return 0

@@ -24,12 +24,10 @@ from rivals.edge.artefact_files import NATIVE, check_export, find_suffix
 from rivals.edge.card import sidecar
 from rivals.edge.runtime import RUNTIMES
 from rivals.errors import RivalsError
-from rivals.experiment.result_file import read_results
-from rivals.experiment.run_folder import RunFolder
+from rivals.experiment.run_check import check_run
 from rivals.io import signatures
 from rivals.io.locks import LOCK_NAME
 from rivals.io.reading import is_link, printable
-from rivals.learn.method import methods
 from rivals.learn.twta import TWTA
 from rivals.model import folder, manifest, spare_space, task_file
 from rivals.model.folder import DAMAGE, ModelFolder
@@ -37,9 +35,7 @@ from rivals.model.folder_kind import folder_kind
 from rivals.model.history import ModelHistory
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import ActiveUnits, unit_ids
-from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.selection import Selection
-from rivals.seeds import Seed
 from rivals.tickets.ticket import Ticket, check_ticket
 
 WHOLE, DAMAGED, NOTE = "whole", "damaged", "note"
@@ -256,35 +252,8 @@ def _some(names: list[str]) -> str:
 
 
 def _run(report: CheckReport) -> None:
-    run = RunFolder(report.path)
-    with report.part("config.yaml"):
-        config = run.read_config()
-    if not os.path.lexists(run.results):
-        report.note("results.json", "there is none yet: no task is learned")
-        return
-    results: dict[str, Any] = {"tasks": []}
-    with report.part("results.json"):
-        results = read_results(run.results)
-    tickets = []
-    for task in results["tasks"]:
-        with report.part(f"ticket of '{printable(task['name'])}'"):
-            tickets.append(Ticket.load(run.ticket(task["name"])))
-    if not os.path.lexists(run.checkpoints.manifest):
-        report.note("checkpoint", "there is none")
-        return
-    with report.part("checkpoint"):
-        state = run.checkpoints.load().state
-    if not report.whole or config.get("method") != "twta" or not tickets:
-        return
-    with report.part("tickets and network", "all tickets equal their network"):
-        plan = NetworkPlan(NetworkSettings(**config["network"]), tickets[0].input_shape)
-        made = methods["twta"]
-        settings = made.settings_class(**config["training"])
-        method = made(plan, settings, Seed(config["seed"]).child("method"))
-        assert isinstance(method, TWTA)
-        method.load(state)
-        for ticket in tickets:
-            compare(method, ticket)
+    with report.part("run"):
+        _note(report, check_run(report.path))
 
 
 def _ticket(report: CheckReport) -> None:
