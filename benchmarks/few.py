@@ -119,8 +119,8 @@ def main() -> None:
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
         seconds = statistics.median(float(r["seconds"]) for r in same)
         print(
-            f"{name:10} {shots:>3} pictures  {learner:8} {statistics.mean(values):5.1f} ± {spread:.1f} %"
-            f"  {seconds:5.1f} s  {same[0]['bytes']} bytes"
+            f"{name:10} {shots:>3} pictures  {learner:8} {statistics.mean(values):5.1f} "
+            f"± {spread:.1f} %  {seconds:5.1f} s  {same[0]['bytes']} bytes"
         )
 
 

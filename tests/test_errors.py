@@ -23,6 +23,13 @@ def test_python_names_arguments() -> None:
     assert str(error) == wanted
 
 
+def test_a_sentence_ends_however_long_what_it_names() -> None:
+    text = str(RivalsError(f"The preset is '{'[],' * 100_000}', but must be a word."))
+    assert len(text) < 5_000
+    assert text.startswith("The preset is '[],")
+    assert text.endswith("', but must be a word.")
+
+
 def test_the_same_mistake_at_both_doors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

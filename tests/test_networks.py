@@ -11,6 +11,7 @@ from rivals.nn.cut import PLAIN, run
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings, networks
 from rivals.nn.selection import Draw, Masked, Settled
 from rivals.nn.twta_layers import TWTALinear
+from rivals.registry import imports_allowed
 from rivals.seeds import Seed
 from rivals.streams.task import Preprocessing
 from rivals.tickets.graph_words import WORDS
@@ -181,11 +182,14 @@ def test_unknown_networks_and_own_ones(tmp_path, monkeypatch):
         "from torch import nn\nfrom rivals.nn.activations import Flatten\n"
         "def mine(kind):\n    return nn.Sequential(Flatten(), kind.linear(24))\n"
     )
-    network, images = learned(plan("my_networks:mine", 8).rivals(Seed(0)))
+    with pytest.raises(RivalsError, match="a file alone cannot ask for that"):
+        plan("my_networks:mine", 8).rivals(Seed(0))
+    with imports_allowed(["my_networks:mine"]):
+        network, images = learned(plan("my_networks:mine", 8).rivals(Seed(0)))
     with torch.no_grad():
         assert torch.allclose(network(images, TASK), network.cut(TASK)(images), atol=1e-5)
     for wrong in ("my_networks:yours", "no_such_module:mine"):
-        with pytest.raises(RivalsError, match="was not found"):
+        with pytest.raises(RivalsError, match="was not found"), imports_allowed([wrong]):
             plan(wrong, 8).rivals(Seed(0))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 OPTION = re.compile(r"(?<!\S)--([a-z][a-z-]*)")
 ARGUMENTS = {"augment": "augmentation"}  # options that have another name in Python
+LONGEST = 4_000  # characters of a sentence: names and values in it may come from a file
 
 
 class RivalsError(Exception):
@@ -29,6 +30,8 @@ class RivalsError(Exception):
 
     def __str__(self) -> str:
         text = super().__str__()
+        if len(text) > LONGEST:
+            text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
         if RivalsError._on_command_line:
             return text
         parts = text.split("`")  # every second one is a command

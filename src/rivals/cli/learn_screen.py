@@ -82,10 +82,12 @@ class LearnScreen:
 
     def on_begins(self, event: dict[str, Any]) -> None:
         self.held = event["held"]
-        self.print(
-            f"Learning '{event['task']}': {len(event['classes'])} classes, {event['images']:,} "
-            f"pictures for training, {event['held']:,} held out to measure accuracy."
-        )
+        what = f"Learning '{event['task']}': {len(event['classes'])} classes, {event['images']:,} "
+        if event["steps"]:
+            what += f"pictures for training, {event['held']:,} held out to measure accuracy."
+        else:  # a head in closed form
+            what += "pictures; each is tested without having been learned (cross-validation)."
+        self.print(what)
 
     def on_step(self, event: dict[str, Any]) -> None:
         phase = "competing" if event["competing"] else "training"

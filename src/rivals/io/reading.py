@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import re
@@ -56,6 +55,8 @@ def read_bytes(path: Path, what: str, limit: int, root: Path | None = None) -> b
 
 def file_digest(path: Path, what: str, root: Path | None = None) -> str:
     """The SHA-256 of a regular file of any size; arguments as those of `read_bytes`."""
+    import hashlib  # here: it takes 4 MB, and exported files are run in few
+
     found = hashlib.sha256()
     with _regular(path, what, root) as file:
         while part := file.read(CHUNK):

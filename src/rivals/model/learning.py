@@ -258,10 +258,10 @@ class LearningSession:
                 return facts
             method.drop(task.name)
         method.position = Position()
-        self.listener(begins(method, task))
+        count = len(task.train) + len(task.validation)
+        self.listener({**begins(method, task), "images": count, "held": count})
         method.learn_in_closed_form(task, *frozen.head())
         accuracy = frozen.cross_validated(self.seed.child("folds"))
-        count = len(task.train) + len(task.validation)
         facts = self.facts(task, PLANNED, None)
         return replace(facts, accuracy=accuracy, images=count, held=count)
 
@@ -350,7 +350,9 @@ class LearningSession:
         outputs = ParallelTickets([ticket], [task.preprocessing])(images)
         right = outputs[0].scores.argmax(1).cpu() == task.validation.labels
         small = cost(ticket, shape)
-        older = known.inherited_from if known else tuple(t.name for t in self.model.tasks[::-1])
+        older = known.inherited_from if known else ()
+        if not known and not method.network.has_ancestor:
+            older = tuple(each.name for each in self.model.tasks[::-1])
         return TaskFacts(
             name=task.name,
             classes=task.classes,
