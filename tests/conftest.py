@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -21,8 +20,7 @@ from rivals.cli.main import main
 from rivals.errors import Interrupted
 from rivals.experiment.run_settings import parse_overrides, resolve
 from rivals.experiment.start import prepare
-
-CHANGES = ["tasks=2", "epochs=2", "batch_size=160", "architecture=mlp", "widths=16-16", "units=2"]
+from toys import CHANGES, contents
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,16 +97,6 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         told[name] = json.loads(printed.getvalue())
     assert sorted(path.name for path in folder.iterdir()) == sorted(EXPORTS)
     return told
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Every path below `folder`, with the checksum of what it holds."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        if path.is_file()
-        else "folder"
-        for path in sorted(folder.rglob("*"))
-    }
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,6 @@ from typing import Any
 
 import pytest
 
-from conftest import contents
 from crash_points import (
     FULL_DISK,
     NO_MEMORY,
@@ -55,6 +54,7 @@ from rivals.web.collection import Collection
 from rivals.web.jobs import Jobs
 from served import shape
 from teaching import WORDS, folder, marks, teach
+from toys import contents
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc/self/fd"),

@@ -18,13 +18,13 @@ from urllib.parse import unquote
 import pytest
 from PIL import Image
 
-from conftest import CHANGES
 from fuzzing import USES, WHAT
 from rivals.cli.main import main
 from rivals.web.collection import Collection
 from rivals.web.jobs import Jobs
 from served import shape
 from teaching import digit, folder, teach
+from toys import CHANGES
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it forks and reads /proc"),

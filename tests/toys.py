@@ -1,5 +1,8 @@
 """Small real things that tests share: tasks cut from the bundled digits, methods, learning."""
 
+import hashlib
+from pathlib import Path
+
 import torch
 
 from rivals.learn.callbacks import OnStep
@@ -10,6 +13,8 @@ from rivals.seeds import Seed
 from rivals.streams.stream import streams
 from rivals.streams.task import Examples, Task
 
+# The settings of a run of about twenty steps, as --set takes them.
+CHANGES = ["tasks=2", "epochs=2", "batch_size=160", "architecture=mlp", "widths=16-16", "units=2"]
 TINY = {"architecture": "mlp", "widths": (16, 16), "units": 4}
 
 
@@ -55,3 +60,13 @@ def ticket_bits(method, task):
 
 def same_bits(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every path below `folder`, with the checksum of what it holds."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file()
+        else "folder"
+        for path in sorted(folder.rglob("*"))
+    }

@@ -8,7 +8,8 @@ Every tenth class is never shown; tasks of these classes say how good the ancest
 it has not seen, so nothing is chosen on the data that ancestors are judged by.
 
 Pictures are cropped, mirrored, made brighter or darker, sometimes grey, and shown at 32, 48 or 64
-pixels. Each epoch is saved; the same command goes on after a stop.
+pixels, some of them enlarged: small pictures are named better at 48 pixels than at 32. Each epoch
+is saved; the same command goes on after a stop.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ RIVALS = 8
 TASK = "ancestor"
 UNSEEN = 10  # every tenth class is held out
 VALIDATION = 20  # pictures of each class that are held out, of those that are shown
-SIZES, CHANCES = (32, 48, 64), (0.7, 0.15, 0.15)
+SIZES, CHANCES = (32, 48, 64), (0.3, 0.5, 0.2)
+ENLARGED = 0.5  # of the pictures shown at 48 pixels, those that had 32
 TARGETS = 256  # principal components of the teacher's features
 NAMING, DISTILLATION = 0.2, 8.0  # weights of the two losses
 EVALUATED = 200  # pictures at once
@@ -180,7 +182,8 @@ class Training:
                 falling = 0.5 + 0.5 * math.cos(math.pi * step / self.steps)
                 group["lr"] = self.wanted.lr * min(1, (step + 1) / WARM_UP) * falling
             size = int(chance.choice(SIZES, p=CHANCES))
-            start = 32 if size == 32 else 64
+            enlarged = size == SIZES[1] and chance.random() < ENLARGED
+            start = 32 if size == 32 or enlarged else 64
             images = prepare(changed(self.pictures.some(index, start), size, chance))
             scores, features = self.forward(images)
             named = F.cross_entropy(scores, self.pictures.labels[index], label_smoothing=SMOOTHING)
