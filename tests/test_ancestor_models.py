@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import rivals
-from rivals.ancestors.ancestor import SHIPPED, shipped
+from rivals.ancestors.ancestor import PLACE, SHIPPED, shipped
 from rivals.model import defaults
 from rivals.model.folder import ModelFolder
 from rivals.model.manifest import NAME
@@ -38,7 +38,8 @@ def test_the_card_says_what_it_is(name: str) -> None:
     card, weights = ancestor.card, sum(
         tensor.numel() for key, tensor in ancestor.tensors.items() if key.endswith(".weight")
     )  # fmt: skip
-    assert card["weights"] == weights <= 120_000
+    assert card["weights"] == weights <= {"tiny": 120_000, "small": 600_000}[name]
+    assert (PLACE / f"{name}.safetensors").stat().st_size <= 1_200_000
     for key in ("trained_on", "taught_by", "terms", "epochs", "seconds", "command", "accuracy"):
         assert card[key]
     network = ancestor.network(8)
@@ -100,7 +101,7 @@ def test_an_export_carries_what_it_needs(tmp_path: Path) -> None:
     from rivals.edge.artefact import load
 
     model = rivals.Model(tmp_path / "m")
-    model.learn(pictures(30), "one", ancestor="tiny")
+    model.learn(pictures(30), "one", ancestor="tiny", size=32)
     model.export("one", tmp_path / "one.onnx")
     images = pictures(6, 4)[0]
     found = load(tmp_path / "one.onnx").answers(np.moveaxis(images, 3, 1))

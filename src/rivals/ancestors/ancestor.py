@@ -26,7 +26,7 @@ from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
 
 PLACE = Path(__file__).parent
-SHIPPED = ("tiny",)
+SHIPPED = ("tiny", "small")
 NO_ANCESTOR = "none"  # what a user says to start from random weights
 LARGEST = 64 * 2**20  # bytes of an ancestor
 
@@ -45,7 +45,7 @@ class Ancestor:
     @property
     def within(self) -> Tensor:
         """(d, d): the covariance of its features around the means of classes."""
-        return self.tensors["within"]
+        return self.tensors["within"].float()
 
     @property
     def smallest_side(self) -> int:

@@ -246,7 +246,7 @@ class Training:
 
     def write(self, folder: Path) -> None:
         """The ancestor and its card."""
-        tensors: dict[str, Tensor] = {"within": self.within(SIZES[0]).float()}
+        tensors: dict[str, Tensor] = {"within": self.within(SIZES[0]).half()}
         for number, weight in enumerate(self.network.weights()):
             tensors[f"layer{number}.weight"] = weight.detach().flatten(2).half().contiguous()
         for name, norm in self.network.norms_of(TASK).items():

@@ -16,6 +16,7 @@ from rivals.nn.network_plan import NetworkSettings
 from rivals.streams.task import Preprocessing
 
 SIDES = (32, 48, 64)  # pixels; pictures are brought to the nearest
+ANCESTORS_SIDE = 48  # the least with an ancestor: its features of small pictures are better so
 LARGEST_SIDE = 256
 RIVALS = 8  # in a block
 FEWEST_NEW = 40  # pictures a class, from which on new units are tried beside the ancestor's
@@ -40,7 +41,8 @@ def plan(
     """
     if size is not None and not 8 <= size <= LARGEST_SIDE:
         raise RivalsError(f"--size is {size}, but pictures have 8 to {LARGEST_SIDE} pixels a side.")
-    chosen = size or next((each for each in SIDES if side <= each * 1.25), SIDES[-1])
+    sides = [each for each in SIDES if not ancestor or each >= ANCESTORS_SIDE]
+    chosen = size or next((each for each in sides if side <= each * 1.25), sides[-1])
     shape = (1 if grey else 3, chosen, chosen)
     if ancestor:
         least = ancestor.smallest_side
