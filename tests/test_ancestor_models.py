@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 import rivals
-from rivals.ancestors.ancestor import PLACE, SHIPPED, shipped
+from rivals.ancestors import SHIPPED
+from rivals.ancestors.ancestor import PLACE, shipped
+from rivals.cli.main import main
 from rivals.model import defaults
 from rivals.model.folder import ModelFolder
 from rivals.model.manifest import NAME
@@ -155,3 +158,37 @@ def test_ancestors_that_do_not_fit(tmp_path: Path, change: object, found: str) -
     path.write_text(json.dumps(content))
     with pytest.raises(rivals.RivalsError, match=found):
         rivals.Model(tmp_path / "m").predict(pictures(2)[0][0])
+
+
+def test_tasks_begin_with_the_ancestor_not_with_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = rivals.Model(tmp_path / "m")
+    model.learn(pictures(20), "one", ancestor="tiny")
+    model.learn(pictures(20, 1), "two")
+    assert [task.inherited_from for task in model.tasks] == [(), ()]
+    assert model.drop("one").heirs == []
+    with pytest.raises(SystemExit):
+        main(["info", str(tmp_path / "m")])
+    assert "began with the ancestor tiny" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_screen_says_how_a_closed_form_is_tested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images, labels = pictures(12)
+    for number, (image, label) in enumerate(zip(images, labels, strict=True)):
+        folder = tmp_path / "things" / label
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{number}.png")
+    words = ["--model", str(tmp_path / "m"), "--ancestor", "small"]
+    with pytest.raises(SystemExit):
+        main(["learn", str(tmp_path / "things"), *words])
+    assert "each is tested without having been learned" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_page_knows_its_ancestors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["serve", "--model", str(tmp_path / "m"), "--ancestor", "smal"])
+    assert end.value.code == 2
+    assert "There is no ancestor named 'smal'; did you mean small?" in capsys.readouterr().err

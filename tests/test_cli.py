@@ -102,7 +102,7 @@ def test_a_person_at_a_terminal_sees_how_it_goes(tmp_path: Path, spawn: Spawn) -
     env = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
     env |= {"TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
     process = spawn(
-        "-m", "rivals.cli.main", "run", "digits", "--set", "epochs=4", "--set", "share=0.6",
+        "-m", "rivals.cli.main", "run", "digits", "--set", "epochs=12", "--set", "share=0.9",
         "--out", tmp_path / "run", stdout=theirs, stderr=theirs, stdin=theirs, env=env,
     )  # fmt: skip
     os.close(theirs)

@@ -1,0 +1,4 @@
+"""Networks that were trained before all tasks, for models to start from."""
+
+SHIPPED = ("tiny", "small")  # those that come with the package
+NO_ANCESTOR = "none"  # what a user says to start from random weights

@@ -3,7 +3,8 @@
     tiny.safetensors    layer0.weight, layer0.norm.scale …, and the covariance of its features
     tiny.json           its card: shape, data, accuracy, the command that made it, a checksum
 
-`tiny` comes with the package. A model names its ancestor by the checksum and does not store it.
+`tiny` and `small` come with the package. A model names its ancestor by the checksum and does not
+store it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from rivals.ancestors import SHIPPED
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import digest
 from rivals.io.reading import read_bytes, read_json
@@ -26,8 +28,6 @@ from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
 
 PLACE = Path(__file__).parent
-SHIPPED = ("tiny", "small")
-NO_ANCESTOR = "none"  # what a user says to start from random weights
 LARGEST = 64 * 2**20  # bytes of an ancestor
 
 

@@ -240,6 +240,7 @@ def model_facts(path: Path) -> dict[str, Any]:
     return {
         "kind": "model",
         "network": description.network,
+        "ancestor": description.ancestor.name if description.ancestor else None,
         "input_shape": list(description.input_shape),
         "units": list(description.units),
         "bytes": (path / NAME).lstat().st_size + description.total_bytes(),
@@ -262,8 +263,9 @@ def show_model(facts: dict[str, Any], console: Console) -> None:
 
     channels, height, width = facts["input_shape"]
     spare = f", and {facts['spare']:,} in reserve to drop tasks" if facts["spare"] else ""
+    began = f" that began with the ancestor {facts['ancestor']}" if facts["ancestor"] else ""
     console.print(
-        f"A {facts['network']} model for pictures of {channels} × {height} × {width}, "
+        f"A {facts['network']} model{began}, for pictures of {channels} × {height} × {width}, "
         f"{facts['bytes']:,} bytes{spare}.",
         soft_wrap=True,
     )

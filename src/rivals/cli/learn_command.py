@@ -40,7 +40,7 @@ def learn(
     grey: Annotated[bool, typer.Option("--grey", help="New model only: without colours.")] = False,
     ancestor: Annotated[
         str | None,
-        typer.Option(help="New model only: a trained network to start from: tiny."),
+        typer.Option(help="New model only: a trained network to start from: small or tiny."),
     ] = None,
     new: Annotated[
         float | None,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rivals.ancestors import NO_ANCESTOR, SHIPPED
 from rivals.cli.options import JsonOption
-from rivals.errors import RivalsError
+from rivals.errors import RivalsError, unknown
 from rivals.io.reading import printable
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ def serve(
     token_file: Annotated[
         Path | None,
         typer.Option(help="File with a token of your own; otherwise $RIVALS_TOKEN, or a new one."),
+    ] = None,
+    ancestor: Annotated[
+        str | None,
+        typer.Option(help="New model only: a trained network to start from: small or tiny."),
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: JsonOption = False,
@@ -43,6 +48,8 @@ def serve(
         raise RivalsError(
             f"There is no folder {model.absolute().parent} for the model; create it first."
         )
+    if ancestor not in (None, NO_ANCESTOR, *SHIPPED):
+        raise unknown("ancestor", ancestor, (NO_ANCESTOR, *SHIPPED))
     from rivals.web.server import serve as serve_model
 
     def ready(address: Address) -> None:
@@ -56,5 +63,5 @@ def serve(
         if not address.is_local:
             typer.echo("The connection is not encrypted; use a network that you trust.")
 
-    serve_model(model, host, port, ready, token_file, browser)
+    serve_model(model, host, port, ready, token_file, browser, ancestor)
     return 0

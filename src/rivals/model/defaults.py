@@ -19,6 +19,7 @@ SIDES = (32, 48, 64)  # pixels; pictures are brought to the nearest
 ANCESTORS_SIDE = 48  # the least with an ancestor: its features of small pictures are better so
 LARGEST_SIDE = 256
 RIVALS = 8  # in a block
+WORTH_NEW = 1.0  # points of held-out accuracy that new units must gain, for they cost bytes
 FEWEST_NEW = 40  # pictures a class, from which on new units are tried beside the ancestor's
 BATCH = 32  # that LR is for
 LR = 0.2  # chosen on training images of MNIST, FashionMNIST, CIFAR-10 and SVHN, 100 a class

@@ -27,7 +27,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rivals.ancestors.ancestor import SHIPPED, Ancestor, shipped
+from rivals.ancestors import SHIPPED
+from rivals.ancestors.ancestor import Ancestor, shipped
 from rivals.errors import RivalsError, unknown
 from rivals.io import signatures
 from rivals.io.files import make_folders, remove_files, write_bytes

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from rivals.ancestors.ancestor import NO_ANCESTOR, Ancestor, shipped
+from rivals.ancestors import NO_ANCESTOR
+from rivals.ancestors.ancestor import Ancestor, shipped
 from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.learn.callbacks import (
@@ -65,7 +66,7 @@ class LearnOptions:
     network: str | None = None  # of a new model
     size: int | None = None  # pixels a side, of a new model
     grey: bool | None = None  # a new model without colours
-    ancestor: str | None = None  # of a new model: tiny or none
+    ancestor: str | None = None  # of a new model: small, tiny or none
     new: float | None = None  # share of blocks that get a new unit; None: what the pictures say
     epochs: int | None = None
     augmentation: str | None = None
@@ -254,7 +255,8 @@ class LearningSession:
         if wanted != 0:
             method.settings = method.settings.replace(new=1.0 if wanted is None else wanted)
             facts = self.facts(task, trainer.fit(task), None)
-            if wanted is not None or facts.accuracy >= frozen.validation_accuracy():
+            gained = facts.accuracy - frozen.validation_accuracy()
+            if wanted is not None or gained > defaults.WORTH_NEW:
                 return facts
             method.drop(task.name)
         method.position = Position()

@@ -69,13 +69,14 @@ def serve(
     ready: Callable[[Address], None],
     token_file: Path | None = None,
     browser: bool = False,
+    ancestor: str | None = None,
 ) -> None:
     """Serve until a signal; `ready` is called once the server accepts connections."""
     token = own_token(token_file)
     listening = listen(host, port)
     address = Address(host, listening.getsockname()[1], token)
     return_freed_blocks()
-    service = Service(model)
+    service = Service(model, ancestor=ancestor)
     try:
         app = Guard(make_app(service), host, address.port, token)
         config = uvicorn.Config(

@@ -12,6 +12,7 @@ from rivals.errors import RivalsError
 from rivals.io.files import make_folder, open_plain
 from rivals.io.locks import BusyError, FolderLock
 from rivals.io.reading import check_no_links
+from rivals.model.manifest import exists
 from rivals.web.collection import Collection, Limits
 from rivals.web.downloads import Package, package
 from rivals.web.jobs import RUNNING, Jobs, WebJob
@@ -25,8 +26,10 @@ MIN_COMPARED = 8  # pictures with which an export is compared
 class Service:
     """One for each model. A lock refuses a second server of the same model."""
 
-    def __init__(self, model: Path, limits: Limits | None = None) -> None:
-        self.model = model.resolve()
+    def __init__(
+        self, model: Path, limits: Limits | None = None, ancestor: str | None = None
+    ) -> None:
+        self.model, self.ancestor = model.resolve(), ancestor
         self.folder = collected_folder(self.model)
         for part in ("pictures", "trainings"):
             check_no_links(self.folder.parent, self.folder / part, "folder of the server")
@@ -137,6 +140,8 @@ class Service:
         words = [sys.executable, "-m", "rivals.cli.main", "learn"]
         words += [str(self.collection.path(job.task)), "--model", str(self.model)]
         words += ["--name", job.task, "--json"]
+        if self.ancestor and not exists(self.model):
+            words += ["--ancestor", self.ancestor]
         words += ["--again"] if job.again else []
         words += ["--minutes", f"{job.minutes:g}"] if job.minutes is not None else []
         return words
