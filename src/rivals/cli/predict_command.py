@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import os
 import sys
@@ -92,9 +93,13 @@ class ModelPredictor:
         self, path: Path, task: str | None, reject: float | None, threads: int,
         key: Path | None = None,
     ) -> None:  # fmt: skip
+        gc.disable()  # the many objects of these imports all stay; looking for others takes 0.1 s
         import torch
 
         from rivals.model.model import Model
+
+        gc.freeze()
+        gc.enable()
 
         torch.set_num_threads(threads)
         self.model, self.task, self.reject = Model(path, require_signature=key), task, reject
