@@ -192,3 +192,14 @@ def test_the_page_knows_its_ancestors(tmp_path: Path, capsys: pytest.CaptureFixt
         main(["serve", "--model", str(tmp_path / "m"), "--ancestor", "smal"])
     assert end.value.code == 2
     assert "There is no ancestor named 'smal'; did you mean small?" in capsys.readouterr().err
+
+
+def test_a_head_in_closed_form_is_as_sure_as_it_may_be(tmp_path: Path) -> None:
+    model = rivals.Model(tmp_path / "m")
+    noise = np.random.default_rng(0).integers(0, 256, (80, 32, 32, 3), dtype=np.uint8)
+    model.learn((noise[:40], ["a", "b"] * 20), "nothing", ancestor="small")  # there is none
+    sure = [answer.confidence for answer in model.predict(list(noise[40:]))]
+    assert np.mean(sure) < 0.7
+    model.learn(pictures(40), "colours")
+    sure = [a.confidence for a in model.predict(list(pictures(20, 1)[0]), task="colours")]
+    assert np.mean(sure) > 0.9

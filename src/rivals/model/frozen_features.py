@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from rivals.ancestors.ancestor import Ancestor
@@ -15,6 +16,7 @@ from rivals.streams.task import Examples, Task
 
 IMAGES = 64  # computed at once
 FOLDS = 5
+SCALES = [2 ** (step / 4) for step in range(-24, 5)]  # of scores, from 1/64 to 2
 
 
 class FrozenFeatures:
@@ -36,25 +38,27 @@ class FrozenFeatures:
         ]
         return torch.cat(parts)
 
-    def head(self) -> tuple[Tensor, Tensor]:
-        """Weight and bias from all pictures, those held out as well."""
+    def head(self, seed: Seed) -> tuple[Tensor, Tensor, float]:
+        """Weight and bias from all pictures, those held out as well; percent right of them.
+
+        Every picture is tested by a head from the other folds. These scores also say how sure the
+        head may be: it is scaled so that the right classes are most probable.
+        """
         rows, labels = self._all()
-        return discriminant(rows, labels, self.within)
+        scores = torch.empty(len(labels), int(labels.max()) + 1)
+        for kept, held in folds(labels, FOLDS, seed):
+            weight, bias = discriminant(rows[kept], labels[kept], self.within)
+            scores[held] = rows[held] @ weight.T + bias
+        scale = min(SCALES, key=lambda each: float(F.cross_entropy(each * scores, labels)))
+        weight, bias = discriminant(rows, labels, self.within)
+        accuracy = 100 * float((scores.argmax(1) == labels).float().mean())
+        return scale * weight, scale * bias, accuracy
 
     def validation_accuracy(self) -> float:
         """Percent right of the held-out pictures, by a head from the others."""
         weight, bias = discriminant(self.train, self.labels[0], self.within)
         scores = self.validation @ weight.T + bias
         return 100 * float((scores.argmax(1) == self.labels[1]).float().mean())
-
-    def cross_validated(self, seed: Seed) -> float:
-        """Percent right of all pictures, each by a head from the other folds."""
-        rows, labels = self._all()
-        right = 0
-        for kept, held in folds(labels, FOLDS, seed):
-            weight, bias = discriminant(rows[kept], labels[kept], self.within)
-            right += int(((rows[held] @ weight.T + bias).argmax(1) == labels[held]).sum())
-        return 100 * right / len(labels)
 
     def _all(self) -> tuple[Tensor, Tensor]:
         return torch.cat([self.train, self.validation]), torch.cat(self.labels)

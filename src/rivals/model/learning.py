@@ -262,8 +262,8 @@ class LearningSession:
         method.position = Position()
         count = len(task.train) + len(task.validation)
         self.listener({**begins(method, task), "images": count, "held": count})
-        method.learn_in_closed_form(task, *frozen.head())
-        accuracy = frozen.cross_validated(self.seed.child("folds"))
+        weight, bias, accuracy = frozen.head(self.seed.child("folds"))
+        method.learn_in_closed_form(task, weight, bias)
         facts = self.facts(task, PLANNED, None)
         return replace(facts, accuracy=accuracy, images=count, held=count)
 
