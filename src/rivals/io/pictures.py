@@ -23,7 +23,7 @@ from typing import IO, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin, TiffImagePlugin
+from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin
 
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
@@ -243,14 +243,16 @@ def _check_memory(picture: Image.Image, memory: int) -> None:
     needed += pixels * BYTES_PER_PIXEL.get(str(picture.format), DECODED)
     if picture.tile and isinstance(picture, JpegImagePlugin.JpegImageFile):
         needed += pixels * _coefficients(picture)
-    elif isinstance(picture, TiffImagePlugin.TiffImageFile):
+    elif hasattr(picture, "tag_v2"):
         needed += _largest_piece(picture)
     if needed > memory:
         raise _MemoryLimitError(f"{needed / 1e6:,.0f} MB of memory, but {memory / 1e6:,.0f}")
 
 
-def _largest_piece(picture: TiffImagePlugin.TiffImageFile) -> float:
+def _largest_piece(picture: Any) -> float:
     """Bytes of a strip or tile of a TIFF, which is decoded at once; it may exceed the picture."""
+    from PIL import TiffImagePlugin  # here: it takes 1 MB, and exported files are run in few
+
     tags = picture.tag_v2
     rows = min(tags.get(TiffImagePlugin.ROWSPERSTRIP, picture.height), picture.height)
     across, down = tags.get(TiffImagePlugin.TILEWIDTH), tags.get(TiffImagePlugin.TILELENGTH)
