@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from rivals.learn.discriminant import discriminant
 from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTA, TWTASettings
+from rivals.naming.discriminant import ClassStatistics, discriminant
+from rivals.naming.task_record import TaskRecord
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.rival_network import ANCESTOR, RivalNetwork
 from rivals.seeds import Seed
@@ -38,7 +39,7 @@ def adopted(network: RivalNetwork) -> tuple[list[torch.Tensor], list[dict[str, t
         weights.append(values.half().float())
         row = torch.rand(rows, generator=generator) + 0.5
         norms.append({"scale": row, "shift": row - 1, "mean": row * 0.1, "var": row})
-    network.adopt(weights, norms)
+    network.adopt(weights, norms, torch.eye(network.layers()[-1].rivals.blocks))
     return weights, norms
 
 
@@ -125,10 +126,46 @@ def test_a_head_in_closed_form_answers_by_the_features_of_the_ancestor() -> None
     network = method.network
     images = task.preprocessing(task.train.images)
     features = network.learning(False).flow(images, ANCESTOR).values
-    weight, bias = discriminant(features, task.train.labels, torch.eye(features.shape[1]))
-    method.learn_in_closed_form(task, weight, bias)
-    wanted = features @ weight.T + bias
-    assert torch.allclose(method.ticket("one")(images), wanted, atol=1e-3)
-    assert torch.allclose(method.logits(images, "one"), wanted, atol=1e-3)
+    statistics = ClassStatistics.of(features, task.train.labels)
+    kept = {"prior": torch.tensor([100.0]), "scale": torch.tensor([0.5])}
+    record = TaskRecord(task.classes, task.preprocessing, statistics.tensors() | kept)
+    method.learn_in_closed_form("one", record)
+    weight, bias = discriminant(features, task.train.labels, network.within, prior=100)
+    wanted = 0.5 * (features @ weight.T + bias)
+    assert torch.allclose(method.ticket("one")(images), wanted, atol=0.05)  # 16 bits a mean
+    assert torch.allclose(method.ticket("one")(images), method.logits(images, "one"), atol=1e-4)
     assert all(len(layer.weight.owned("one")) == 0 for layer in network.layers())
-    assert method.settings.new == 1
+    assert method.in_closed_form("one")
+
+
+def some_statistics(seed: int, count: int) -> tuple[ClassStatistics, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    rows, labels = torch.randn(count, 5, generator=generator), torch.arange(count) % 3
+    rows[:, 0] += labels
+    return ClassStatistics.of(rows, labels), rows, labels
+
+
+def test_statistics_of_two_samples_are_those_of_both_together() -> None:
+    one, rows, labels = some_statistics(0, 30)
+    other, more, others = some_statistics(1, 21)
+    both = one.join(other)
+    whole = ClassStatistics.of(torch.cat([rows, more]), torch.cat([labels, others]))
+    assert torch.allclose(both.means, whole.means)
+    assert torch.equal(both.counts, whole.counts)
+    assert both.scatter is not None
+    assert whole.scatter is not None
+    assert torch.allclose(both.scatter, whole.scatter)
+
+
+def test_statistics_are_stored_with_16_bits() -> None:
+    found, _, _ = some_statistics(0, 30)
+    kept = found.tensors()
+    assert kept["means"].dtype == kept["covariance"].dtype == torch.float16
+    again = ClassStatistics.from_tensors(kept)
+    assert again.scatter is not None
+    assert found.scatter is not None
+    assert torch.allclose(again.scatter, found.scatter, rtol=1e-3, atol=0.05)
+    assert torch.equal(again.scatter, again.scatter.T)
+    few = found.without_scatter()
+    assert set(few.tensors()) == {"means", "counts"}
+    assert ClassStatistics.from_tensors(few.tensors()).scatter is None

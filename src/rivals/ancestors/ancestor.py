@@ -9,6 +9,7 @@ store it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,7 +46,13 @@ class Ancestor:
     @property
     def within(self) -> Tensor:
         """(d, d): the covariance of its features around the means of classes."""
-        return self.tensors["within"].float()
+        half = self.tensors["within"].float()  # of a symmetric matrix
+        width = (math.isqrt(8 * len(half) + 1) - 1) // 2
+        whole = torch.empty(width, width)
+        rows, columns = torch.triu_indices(width, width)
+        whole[rows, columns] = half
+        whole[columns, rows] = half
+        return whole
 
     @property
     def smallest_side(self) -> int:
@@ -65,7 +72,7 @@ class Ancestor:
             weights[0] = weights[0].sum(1, keepdim=True)
         names = NormState.NAMES
         norms = [{name: self.tensors[f"layer{n}.norm.{name}"] for name in names} for n in count]
-        network.adopt(weights, norms)
+        network.adopt(weights, norms, self.within)
 
 
 @cache

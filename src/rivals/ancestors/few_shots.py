@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rivals.learn.discriminant import discriminant
+from rivals.naming.discriminant import discriminant
 from rivals.seeds import Seed
 
 WAYS, SHOTS, TESTED, DRAWS = 5, (10, 20, 80), 100, 20

@@ -33,21 +33,21 @@ from rivals.ancestors.few_shots import few_shot_accuracy
 from rivals.ancestors.teacher import FEATURES, teacher_features
 from rivals.io.files import digest, write_bytes, write_json
 from rivals.learn.state import load_optimiser, optimiser_tensors
-from rivals.nn.dense_network import DenseNetwork
+from rivals.naming.discriminant import ClassStatistics
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.seeds import Seed
 from rivals.streams.data.loading import load
 
-# Widths of the whole network of eight rivals a block; the ancestor has an eighth of each.
-SHAPES = {
-    "tiny": (160, 256, 384, 512, 704),  # 0.099 M weights
-    "small": (256, 512, 1024, 1280, 1536),  # 0.554 M weights
+ARCHITECTURE = "conv-residual"
+SHAPES = {  # widths of the ancestor
+    "tiny": (16, 24, 24, 36, 28, 52, 28, 52, 28, 160),  # 0.118 M weights
+    "small": (32, 48, 48, 80, 64, 112, 64, 112, 64, 256),  # 0.550 M weights
 }
-RIVALS = 8
 TASK = "ancestor"
 UNSEEN = 10  # every tenth class is held out
 VALIDATION = 20  # pictures of each class that are held out, of those that are shown
-SIZES, CHANCES = (32, 48, 64), (0.3, 0.5, 0.2)
+SIZES, CHANCES = (32, 48, 64), (0.2, 0.55, 0.25)
+VIEWS = {"32 pixels enlarged to 48": (32, 48), "64 pixels": (64, 64)}  # it is judged by
 ENLARGED = 0.5  # of the pictures shown at 48 pixels, those that had 32
 TARGETS = 256  # principal components of the teacher's features
 NAMING, DISTILLATION = 0.2, 8.0  # weights of the two losses
@@ -143,8 +143,8 @@ class Training:
     def __init__(self, name: str, pictures: Pictures, wanted: argparse.Namespace) -> None:
         self.name, self.pictures, self.wanted = name, pictures, wanted
         self.seed = Seed(0).child("ancestor", name)
-        settings = NetworkSettings(architecture="conv-small", widths=SHAPES[name], units=RIVALS)
-        self.network = build(settings, self.seed)
+        settings = NetworkSettings(architecture=ARCHITECTURE, widths=SHAPES[name], units=1)
+        self.network = NetworkPlan(settings, (3, SIZES[0], SIZES[0])).dense(self.seed)
         self.network.add(TASK, int(pictures.labels.max()) + 1)
         generator = self.seed.child("map").torch()
         self.map = nn.Linear(self.network.features, TARGETS, bias=False)
@@ -198,30 +198,39 @@ class Training:
     # How good it is ----------------------------------------------------------------------------
 
     @torch.no_grad()
-    def outputs(self, index: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """Scores and features of pictures as they are."""
+    def outputs(self, index: Tensor, view: str) -> tuple[Tensor, Tensor]:
+        """Scores and features of pictures that are not changed but for their size."""
         self.network.eval()
-        starts = range(0, len(index), EVALUATED)
-        some = (self.pictures.some(index[i : i + EVALUATED], size) for i in starts)
-        scores, features = zip(*(self.forward(prepare(pixels)) for pixels in some), strict=True)
+        size, shown = VIEWS[view]
+        found: list[tuple[Tensor, Tensor]] = []
+        for start in range(0, len(index), EVALUATED):
+            pixels = self.pictures.some(index[start : start + EVALUATED], size)
+            if shown != size:
+                pixels = F.interpolate(pixels, (shown,) * 2, mode="bilinear", align_corners=False)
+            found.append(self.forward(prepare(pixels)))
+        scores, features = zip(*found, strict=True)
         return torch.cat(scores), torch.cat(features)
 
-    def within(self, size: int) -> Tensor:
-        """The covariance of features around the means of their classes, on validation pictures."""
-        index = self.pictures.validation
-        _, features = self.outputs(index, size)
-        labels = self.pictures.labels[index]
-        means = torch.stack([features[labels == c].mean(0) for c in range(int(labels.max()) + 1)])
-        apart = (features - means[labels]).double()
-        return apart.T @ apart / (len(apart) - len(means))
+    def covariance(self, features: Tensor) -> Tensor:
+        """Of features of the validation pictures, around the means of their classes."""
+        statistics = ClassStatistics.of(features, self.pictures.labels[self.pictures.validation])
+        assert statistics.scatter is not None
+        return statistics.scatter / statistics.freedom
 
-    def report(self, size: int) -> dict[str, Any]:
+    def within(self) -> Tensor:
+        """The mean covariance of all views."""
+        index = self.pictures.validation
+        return torch.stack([self.covariance(self.outputs(index, v)[1]) for v in VIEWS]).mean(0)
+
+    def report(self, view: str) -> dict[str, Any]:
         """Accuracy on classes that were shown, and in tasks of classes that were not."""
         index, unseen = self.pictures.validation, self.pictures.unseen
-        scores, _ = self.outputs(index, size)
+        scores, features = self.outputs(index, view)
         right = (scores.argmax(1) == self.pictures.labels[index]).float().mean()
-        _, features = self.outputs(unseen, size)
-        few = few_shot_accuracy(features, self.pictures.classes[unseen], self.within(size))
+        within = self.covariance(features)
+        few = few_shot_accuracy(
+            self.outputs(unseen, view)[1], self.pictures.classes[unseen], within
+        )
         return {"classes": round(100 * float(right), 1), "five_way": few}
 
     # Files -------------------------------------------------------------------------------------
@@ -246,7 +255,9 @@ class Training:
 
     def write(self, folder: Path) -> None:
         """The ancestor and its card."""
-        tensors: dict[str, Tensor] = {"within": self.within(SIZES[0]).half()}
+        within = self.within()
+        rows, columns = torch.triu_indices(*within.shape)
+        tensors: dict[str, Tensor] = {"within": within[rows, columns].half()}  # it is symmetric
         for number, weight in enumerate(self.network.weights()):
             tensors[f"layer{number}.weight"] = weight.detach().flatten(2).half().contiguous()
         for name, norm in self.network.norms_of(TASK).items():
@@ -257,8 +268,8 @@ class Training:
         write_json(folder / f"{self.name}.json", {
             "name": self.name,
             "sha256": digest(data),
-            "architecture": "conv-small",
-            "widths": [width // RIVALS for width in SHAPES[self.name]],
+            "architecture": ARCHITECTURE,
+            "widths": list(SHAPES[self.name]),
             "weights": weights,
             "trained_on": f"Tiny-ImageNet, {len(self.pictures.train):,} pictures of 180 of its 200 "
             "classes, at 32, 48 and 64 pixels",
@@ -266,14 +277,10 @@ class Training:
             "terms": "Tiny-ImageNet and ImageNet are for non-commercial research and education",
             "epochs": self.epoch,
             "seconds": round(self.seconds),
-            "accuracy": {f"{size} pixels": self.report(size) for size in (SIZES[0], SIZES[-1])},
+            "accuracy": {view: self.report(view) for view in VIEWS},
             "command": f"python -m rivals.ancestors.train {self.name} --epochs "
             f"{self.wanted.epochs} --lr {self.wanted.lr:g} --teacher WEIGHTS",
         })  # fmt: skip
-
-
-def build(settings: NetworkSettings, seed: Seed) -> DenseNetwork:
-    return NetworkPlan(settings, (3, SIZES[0], SIZES[0])).dense(seed, width="ticket")
 
 
 def main() -> None:
@@ -304,7 +311,7 @@ def main() -> None:
         training.save(state)
         line = f"epoch {training.epoch}: loss {loss:.3f}, {training.seconds:.0f} s"
         if training.epoch % 5 == 0:
-            line += f", {json.dumps(training.report(SIZES[0]))}"
+            line += f", {json.dumps(training.report(next(iter(VIEWS))))}"
         print(line, flush=True)
     training.write(wanted.out)
 

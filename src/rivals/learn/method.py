@@ -24,6 +24,7 @@ from rivals.learn.state import State, StatePart, pack_records, unpack_records
 from rivals.learn.training_settings import TrainingSettings
 from rivals.naming.familiarity import few
 from rivals.naming.predictor import Predictor
+from rivals.naming.rule import Rule
 from rivals.naming.rules import RULES
 from rivals.naming.task_record import Prediction, TaskRecord
 from rivals.nn.network_plan import NetworkPlan
@@ -31,7 +32,7 @@ from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
-from rivals.tickets.parallel import ParallelTickets, TicketOutput
+from rivals.tickets.parallel import AnyTicket, ParallelTickets, TicketOutput
 
 
 @dataclass
@@ -236,12 +237,12 @@ class Method(ABC):
 
         def read(images: Tensor) -> TicketOutput:
             images = images.to(self.device)
-            return ParallelTickets([self.ticket(task.name)], [task.preprocessing])(images)[0]
+            ticket = self.features_ticket() or self.ticket(task.name)
+            return ParallelTickets([ticket], [task.preprocessing])(images)[0]
 
         if self.statistics_images is not None:
             task = few(task, self.statistics_images)
-        naming = RULES[self.settings.naming.rule]
-        kept = naming.keep(task, read, self.settings.naming.images_per_class)
+        kept = self.naming_rule().keep(task, read, self.settings.naming.images_per_class)
         self.known[task.name] = self.known[task.name].with_kept(kept)
         self._predictor = None
 
@@ -281,13 +282,25 @@ class Method(ABC):
         if not tasks:
             raise RivalsError("No task is learned yet, so none can be inferred; learn one first.")
         if self._predictor is None or self._predictor.tasks != tasks:
-            tickets, records = [self.ticket(t) for t in tasks], [self.known[t] for t in tasks]
+            tickets, records = [self.answering(t) for t in tasks], [self.known[t] for t in tasks]
             familiarity = self.tasks.column("familiarity")
             self._predictor = Predictor(
-                tasks, tickets, records, RULES[self.settings.naming.rule],
-                [familiarity[t] for t in tasks if t in familiarity],
+                tasks, tickets, records, self.naming_rule(),
+                [familiarity[t] for t in tasks if t in familiarity], self.features_ticket(),
             )  # fmt: skip
         return self._predictor
+
+    def naming_rule(self) -> Rule:
+        """What names the task of an image."""
+        return RULES[self.settings.naming.rule]
+
+    def answering(self, task: str) -> AnyTicket:
+        """The ticket of `task`, in the form that runs fastest beside others."""
+        return self.ticket(task)
+
+    def features_ticket(self) -> AnyTicket | None:
+        """A ticket without classes, whose features all tasks share, if there are such features."""
+        return None
 
     def kept_bytes(self) -> int:
         """What naming the tasks takes; part of every footprint."""

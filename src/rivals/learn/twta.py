@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, MutableMapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -35,6 +35,10 @@ from rivals.errors import RivalsError
 from rivals.learn.method import Method, Position, methods
 from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tensors
 from rivals.learn.training_settings import TrainingSettings
+from rivals.naming.discriminant import ClassStatistics, covariance, head
+from rivals.naming.rule import Rule
+from rivals.naming.shared_features import SharedFeatures
+from rivals.naming.task_record import TaskRecord
 from rivals.nn import task_tensors
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import active_count, anneal
@@ -47,6 +51,7 @@ from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams.batching import epoch
 from rivals.streams.task import Batch, Task
+from rivals.tickets.parallel import AnyTicket, SharedBodyTicket
 
 DENSITY_EVERY = 20  # steps between two measurements of how dense the gradient is
 ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
@@ -160,6 +165,7 @@ class TWTA(Method):
         self.density = [0.0, 0.0]  # sum and number of measurements
         self.former: fx.GraphModule | None = None  # the ticket before it is refined
         self.dropped = False  # then edges may have moved between tasks
+        self.first_head: tuple[Tensor, Tensor] | None = None  # of the next task; None: random
 
     # A task comes ------------------------------------------------------------------------------
 
@@ -170,6 +176,8 @@ class TWTA(Method):
         chosen = [favourites(each, 1 if one_draw else s.contenders) for each in posteriors]
         posteriors = [p.gather(1, c) for p, c in zip(posteriors, chosen, strict=True)]
         self.network.open(task.name, len(task.classes), posteriors, ancestor, chosen)
+        if self.first_head is not None:
+            self.set_head(task.name, *self.first_head)
         self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
         self.prepare_competition()
         if one_draw:
@@ -292,18 +300,6 @@ class TWTA(Method):
         for layer in self.network.layers():
             yield from layer.norm.state(self.current).parameters()
         yield from self.network.heads[self.current].parameters()
-
-    def learn_in_closed_form(self, task: Task, weight: Tensor, bias: Tensor) -> None:
-        """Learn `task` without a step: the ancestor wins every block, and this is the head."""
-        settings = self.settings
-        self.settings = settings.replace(new=0.0)
-        self.start(task)
-        for layer in self.network.layers():  # settling forgets the statistics
-            layer.norm.begin(task.name, layer.rivals.blocks, ANCESTOR)
-        head = self.network.heads[task.name]
-        head.load({"weight": weight.view_as(head.weight), "bias": bias})
-        self.settings = settings
-        self.finish(task)
 
     def before_step(self, batch: Batch) -> None:
         if self.competing and self.position.step >= self.compete_steps():
@@ -481,6 +477,62 @@ class TWTA(Method):
         with torch.no_grad():
             former = torch.softmax(self.former(batch.images), 1)
         return F.kl_div(torch.log_softmax(scores, 1), former, reduction="batchmean")
+
+    # On the features of an ancestor ------------------------------------------------------------
+
+    def learn_in_closed_form(self, task: str, record: TaskRecord) -> None:
+        """Learn `task` without a step: the ancestor wins every block.
+
+        The record keeps statistics of the task's features, with `prior` and `scale`. The head is
+        computed from them, so they are all there is to store (naming/discriminant.py).
+        """
+        assert record.kept is not None
+        self.known[task] = record
+        self.network.settle_with_ancestor(task)
+        self.network.add_head(task, len(record.classes))
+        self.set_head(task, *self.closed_form(record.kept))
+        self.network.freeze(task)
+        self.facts[task], self._predictor = {}, None
+
+    def closed_form(self, kept: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The head that follows from the statistics of a task."""
+        statistics = ClassStatistics.from_tensors(kept)
+        prior, scale = float(kept["prior"]), float(kept["scale"])
+        spread = covariance([statistics], self.network.within, prior)
+        weight, bias = head(statistics.means, spread)
+        return scale * weight, scale * bias
+
+    def in_closed_form(self, task: str) -> bool:
+        """Whether statistics are all that is stored of `task`."""
+        return "prior" in (self.known[task].kept or {})
+
+    def set_head(self, task: str, weight: Tensor, bias: Tensor) -> None:
+        """Give the head of `task` this weight (classes, features) and bias."""
+        own = self.network.heads[task]
+        own.load({"weight": weight.view_as(own.weight), "bias": bias})
+
+    def naming_rule(self) -> Rule:
+        if self.network.has_ancestor:
+            return SharedFeatures(self.network.within)
+        return super().naming_rule()
+
+    def answering(self, task: str) -> AnyTicket:
+        if not self.in_closed_form(task):
+            return self.ticket(task)
+        own = self.network.heads[task]
+        weight, bias = own.weight.detach().flatten(1), own.bias.detach()
+        return SharedBodyTicket(self.ancestor_body, weight, bias)
+
+    def features_ticket(self) -> AnyTicket | None:
+        if not self.network.has_ancestor:
+            return None
+        none = torch.empty(0, len(self.network.within), device=self.device)
+        return SharedBodyTicket(self.ancestor_body, none, none[:, 0])
+
+    @cached_property
+    def ancestor_body(self) -> fx.GraphModule:
+        """The ancestor as a plain network: images → features."""
+        return self.network.cut_features(ANCESTOR)
 
     # Use ---------------------------------------------------------------------------------------
 

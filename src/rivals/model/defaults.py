@@ -20,6 +20,7 @@ ANCESTORS_SIDE = 48  # the least with an ancestor: its features of small picture
 LARGEST_SIDE = 256
 RIVALS = 8  # in a block
 WORTH_NEW = 1.0  # points of held-out accuracy that new units must gain, for they cost bytes
+GOOD_ENOUGH = 98.0  # percent that the ancestor's features reach, from which on nothing is trained
 FEWEST_NEW = 40  # pictures a class, from which on new units are tried beside the ancestor's
 BATCH = 32  # that LR is for
 LR = 0.2  # chosen on training images of MNIST, FashionMNIST, CIFAR-10 and SVHN, 100 a class

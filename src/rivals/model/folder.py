@@ -148,15 +148,23 @@ class ModelFolder:
         for facts in content.tasks:
             tensors = task_file.read(self.path, facts, network)
             tensors = {name: tensor.to(method.device) for name, tensor in tensors.items()}
-            task_tensors.load_task(network, facts.name, tensors)
-            network.freeze(facts.name)
-            tensors = edges.merge(network, facts.name, tensors)
-            task_tensors.load_claims(network, facts.name, tensors)
             kept = {k.removeprefix("kept."): t for k, t in tensors.items() if k.startswith("kept.")}
             prepare = defaults.preparation(content.input_shape[0])
-            method.known[facts.name] = TaskRecord(facts.classes, prepare, kept)
-            method.facts[facts.name] = {}
-            method.tasks.column("familiarity")[facts.name] = familiarity.load(tensors)
+            record = TaskRecord(facts.classes, prepare, kept)
+            if "prior" in kept:
+                check_statistics(self.path, facts.name, kept)
+                method.learn_in_closed_form(facts.name, record)
+                known = FeatureStatistics.of_statistics(
+                    kept, network.within, float(kept["prior"]), tensors["levels"]
+                )
+            else:
+                task_tensors.load_task(network, facts.name, tensors)
+                network.freeze(facts.name)
+                tensors = edges.merge(network, facts.name, tensors)
+                task_tensors.load_claims(network, facts.name, tensors)
+                method.known[facts.name], method.facts[facts.name] = record, {}
+                known = familiarity.load(tensors)
+            method.tasks.column("familiarity")[facts.name] = known
 
     def _moved_edges(self, network: RivalNetwork) -> StoredEdges:
         """The edges that a drop took from a task and gave to others."""
@@ -193,9 +201,10 @@ class ModelFolder:
     def mark(self, task: str) -> str:
         """A checksum of all that makes up the ticket of a task and decides about its answers."""
         network, content = self.method.network, self.description
-        parts = task_tensors.task_tensors(network, task)
-        parts |= {f"kept.{name}": t for name, t in (self.method.known[task].kept or {}).items()}
+        parts = {f"kept.{name}": t for name, t in (self.method.known[task].kept or {}).items()}
         parts |= self.familiarity[task].tensors()
+        if not self.method.in_closed_form(task):  # else all follows from statistics
+            parts |= task_tensors.task_tensors(network, task)
         for number, layer in enumerate(network.layers()):
             parts[f"layer{number}.weight"] = network.ticket_slice(layer, task)
         named = (content.network, content.input_shape, task, self.method.known[task].classes)
@@ -268,8 +277,9 @@ class ModelFolder:
         for each in facts:
             if each.name in files:
                 kept = self.method.known[each.name].kept or {}
-                tensors = task_tensors.tensors(network, each.name, protected=True)
-                tensors |= {f"kept.{name}": tensor for name, tensor in kept.items()}
+                tensors = {f"kept.{name}": tensor for name, tensor in kept.items()}
+                if not self.method.in_closed_form(each.name):
+                    tensors |= task_tensors.tensors(network, each.name, protected=True)
                 tensors |= self.familiarity[each.name].tensors()
                 check_finite(each.name, tensors)
                 file, checksum, data = task_file.encode(tensors)
@@ -338,6 +348,12 @@ def named(ancestor: AncestorName) -> Ancestor:
             "of rivals does not have; use the version that made the model."
         )
     return found
+
+
+def check_statistics(path: Path, task: str, kept: dict[str, Tensor]) -> None:
+    """Refuse statistics that no pictures have."""
+    if int(kept["counts"].min()) < 1 or min(float(kept["prior"]), float(kept["scale"])) <= 0:
+        raise damaged(path, f"the statistics of '{task}' are of no pictures")
 
 
 def check_finite(task: str, tensors: dict[str, Tensor]) -> None:

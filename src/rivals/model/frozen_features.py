@@ -1,14 +1,23 @@
-"""Learning on the features of an ancestor, which do not change: a head in closed form."""
+"""Learning on the features of an ancestor, which do not change: a head in closed form.
+
+Every picture is tested by a head from the other folds. These scores choose how much the covariance
+of the ancestor's own classes counts, whether a covariance of the task is worth its bytes, and how
+sure the head may be of its answers. The head itself is then made from all pictures.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from rivals.ancestors.ancestor import Ancestor
-from rivals.learn.discriminant import discriminant
 from rivals.learn.twta import TWTA
+from rivals.naming.discriminant import ClassStatistics, Head, covariance, head
+from rivals.naming.familiarity import FeatureStatistics, density_levels
 from rivals.nn.rival_network import ANCESTOR
 from rivals.seeds import Seed
 from rivals.streams.stream import folds
@@ -16,18 +25,38 @@ from rivals.streams.task import Examples, Task
 
 IMAGES = 64  # computed at once
 FOLDS = 5
+PRIORS = (30.0, 100.0, 300.0, 1000.0)  # pictures that the ancestor's covariance may count as
+ALONE = 300.0  # where it is the only one, the number says nothing
 SCALES = [2 ** (step / 4) for step in range(-24, 5)]  # of scores, from 1/64 to 2
+WORTH_COVARIANCE = 1.0  # points that a covariance of the task must gain, for it costs bytes
+
+Part = tuple[Tensor, ClassStatistics]  # places of pictures, and the statistics of all others
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """A head from statistics, and how good it is."""
+
+    kept: dict[str, Tensor]  # the statistics of all pictures, with prior and scale
+    familiarity: FeatureStatistics
+    predicted: Tensor  # (n,): the class of every picture by a head from the others
+    labels: Tensor  # (n,)
+
+    @property
+    def accuracy(self) -> float:
+        """Percent right, cross-validated."""
+        return 100 * float((self.predicted == self.labels).float().mean())
 
 
 class FrozenFeatures:
     """The ancestor's features of a task's pictures, and the heads that they make."""
 
-    def __init__(self, method: TWTA, ancestor: Ancestor, task: Task) -> None:
-        self.within = ancestor.within
+    def __init__(self, method: TWTA, task: Task, seed: Seed) -> None:
+        self.within, self.seed, self.classes = method.network.within.cpu(), seed, len(task.classes)
         self.train, self.validation = (
             self._features(method, task, each) for each in (task.train, task.validation)
         )
-        self.labels = task.train.labels, task.validation.labels
+        self.train_labels, self.validation_labels = task.train.labels, task.validation.labels
 
     @torch.no_grad()
     def _features(self, method: TWTA, task: Task, examples: Examples) -> Tensor:
@@ -38,27 +67,107 @@ class FrozenFeatures:
         ]
         return torch.cat(parts)
 
-    def head(self, seed: Seed) -> tuple[Tensor, Tensor, float]:
-        """Weight and bias from all pictures, those held out as well; percent right of them.
+    @cached_property
+    def rows(self) -> Tensor:
+        """Of all pictures, those held out as well: (n, d)."""
+        return torch.cat([self.train, self.validation])
 
-        Every picture is tested by a head from the other folds. These scores also say how sure the
-        head may be: it is scaled so that the right classes are most probable.
+    @cached_property
+    def labels(self) -> Tensor:
+        return torch.cat([self.train_labels, self.validation_labels])
+
+    def closed_form(self) -> ClosedForm:
+        """The head from all pictures."""
+        parts = list(self._parts())
+        options = {
+            (prior, own): self._scores(parts, prior, own)
+            for prior, own in [(ALONE, False), *((prior, True) for prior in PRIORS)]
+        }
+        (prior, own), scale = self._choose(options)
+        whole = ClassStatistics.of(self.rows, self.labels, self.classes)
+        return self._made(whole, parts, prior, own, scale, options[prior, own])
+
+    def joined(self, known: dict[str, Tensor]) -> ClosedForm:
+        """The head from these pictures and those whose statistics are known.
+
+        Every new picture is tested by a head from the known ones and the new ones of other folds.
         """
-        rows, labels = self._all()
-        scores = torch.empty(len(labels), int(labels.max()) + 1)
-        for kept, held in folds(labels, FOLDS, seed):
-            weight, bias = discriminant(rows[kept], labels[kept], self.within)
-            scores[held] = rows[held] @ weight.T + bias
-        scale = min(SCALES, key=lambda each: float(F.cross_entropy(each * scores, labels)))
-        weight, bias = discriminant(rows, labels, self.within)
-        accuracy = 100 * float((scores.argmax(1) == labels).float().mean())
-        return scale * weight, scale * bias, accuracy
+        old, prior = ClassStatistics.from_tensors(known), float(known["prior"])
+        own = old.scatter is not None
+        parts = [(held, old.join(part)) for held, part in self._parts()]
+        scores = self._scores(parts, prior, own)
+        whole = old.join(ClassStatistics.of(self.rows, self.labels, self.classes))
+        return self._made(whole, parts, prior, own, self._best_scale(scores), scores)
 
-    def validation_accuracy(self) -> float:
-        """Percent right of the held-out pictures, by a head from the others."""
-        weight, bias = discriminant(self.train, self.labels[0], self.within)
-        scores = self.validation @ weight.T + bias
-        return 100 * float((scores.argmax(1) == self.labels[1]).float().mean())
+    def _parts(self) -> Iterator[Part]:
+        """For each fold the pictures that are left out, and the statistics of the others."""
+        for kept, held in folds(self.labels, FOLDS, self.seed):
+            yield held, ClassStatistics.of(self.rows[kept], self.labels[kept], self.classes)
 
-    def _all(self) -> tuple[Tensor, Tensor]:
-        return torch.cat([self.train, self.validation]), torch.cat(self.labels)
+    def _scores(self, parts: list[Part], prior: float, own: bool) -> Tensor:
+        """Of every picture, by a head without it: (n, classes)."""
+        scores = torch.empty(len(self.labels), self.classes)
+        for held, statistics in parts:
+            weight, bias = self._head(statistics, prior, own)
+            scores[held] = self.rows[held] @ weight.T + bias
+        return scores
+
+    def _made(
+        self, whole: ClassStatistics, parts: list[Part], prior: float, own: bool, scale: float,
+        scores: Tensor,
+    ) -> ClosedForm:  # fmt: skip
+        def stored(statistics: ClassStatistics) -> dict[str, Tensor]:
+            return (statistics if own else statistics.without_scatter()).tensors()
+
+        densities = torch.empty(len(self.labels))
+        for held, statistics in parts:
+            like = FeatureStatistics.of_statistics(stored(statistics), self.within, prior)
+            densities[held] = like.log_density(self.rows[held])
+        kept = stored(whole)
+        levels = density_levels(densities)
+        familiarity = FeatureStatistics.of_statistics(kept, self.within, prior, levels)
+        kept |= {"prior": torch.tensor([prior]), "scale": torch.tensor([scale])}
+        return ClosedForm(kept, familiarity, scores.argmax(1), self.labels)
+
+    def _head(self, statistics: ClassStatistics, prior: float, own: bool) -> Head:
+        used = statistics if own else statistics.without_scatter()
+        return head(used.means, covariance([used], self.within, prior))
+
+    def _choose(
+        self, options: dict[tuple[float, bool], Tensor]
+    ) -> tuple[tuple[float, bool], float]:
+        """The prior, whether the task's own covariance is used, and the scale of scores."""
+
+        def accuracy(scores: Tensor) -> float:
+            return 100 * float((scores.argmax(1) == self.labels).float().mean())
+
+        best = {key: self._best_scale(scores) for key, scores in options.items()}
+        without = (ALONE, False)
+        chosen = min(
+            (key for key in options if key != without),
+            key=lambda key: self._loss(options[key], best[key]),
+        )
+        if accuracy(options[chosen]) - accuracy(options[without]) <= WORTH_COVARIANCE:
+            chosen = without
+        return chosen, best[chosen]
+
+    def _best_scale(self, scores: Tensor) -> float:
+        """What to multiply scores with, so that the right classes are most probable."""
+        return min(SCALES, key=lambda scale: self._loss(scores, scale))
+
+    def _loss(self, scores: Tensor, scale: float) -> float:
+        return float(F.cross_entropy(scale * scores, self.labels))
+
+    def accuracy_of(self, kept: dict[str, Tensor]) -> float:
+        """Percent right of all pictures, by a head from statistics of others."""
+        statistics = ClassStatistics.from_tensors(kept)
+        weight, bias = self._head(statistics, float(kept["prior"]), own=True)
+        return 100 * float(((self.rows @ weight.T + bias).argmax(1) == self.labels).float().mean())
+
+    def validation_accuracy(self, closed: ClosedForm) -> float:
+        """Percent right of the held-out pictures, by a head from the others alone."""
+        statistics = ClassStatistics.of(self.train, self.train_labels, self.classes)
+        own = "covariance" in closed.kept
+        weight, bias = self._head(statistics, float(closed.kept["prior"]), own)
+        right = (self.validation @ weight.T + bias).argmax(1) == self.validation_labels
+        return 100 * float(right.float().mean())

@@ -37,9 +37,9 @@ from rivals.model import budgets, defaults, limits
 from rivals.model.data_source import PictureData, default_name, open_source
 from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
-from rivals.model.frozen_features import FrozenFeatures
+from rivals.model.frozen_features import ClosedForm, FrozenFeatures
 from rivals.model.manifest import AncestorName, Description, TaskFacts, exists
-from rivals.naming import familiarity, gaussian
+from rivals.naming import familiarity
 from rivals.naming.familiarity import few
 from rivals.naming.task_record import TaskRecord
 from rivals.seeds import Seed
@@ -229,43 +229,71 @@ class LearningSession:
             len(task.train), model.description.input_shape[1], self.memory.batch,
             self.options.epochs, self.options.augmentation,
         )  # fmt: skip
+        if known and method.in_closed_form(known.name):
+            return self.refine_statistics(task, pictures, known)
         if known:
             return self.refine(task, pictures, known)
         before = [rivals.units for rivals in method.network.rivals()]
         trainer = Trainer(method, [GrowthEvent(before, self.listener), *self.callbacks])
-        facts = self.from_ancestor(task, trainer) if method.network.has_ancestor else None
-        facts = facts or self.facts(task, trainer.fit(task), None)
-        model.familiarity[task.name] = self.statistics(task)
+        if method.network.has_ancestor:
+            facts = self.from_ancestor(task, trainer)
+        else:
+            facts = self.facts(task, trainer.fit(task), None)
+            model.familiarity[task.name] = self.statistics(task)
         made = model.commit([*model.tasks, facts], "learn", task.name)
         grown = [r.units - was for r, was in zip(method.network.rivals(), before, strict=True)]
         return self.done(made, pictures, grown)
 
-    def from_ancestor(self, task: Task, trainer: Trainer) -> TaskFacts | None:
+    def from_ancestor(self, task: Task, trainer: Trainer) -> TaskFacts:
         """Learn by the ancestor's units alone, by new ones, or by whichever is better.
 
         A head in closed form on the ancestor's features costs a second. New units start as copies
-        of the ancestor's and are trained; with many pictures they are usually better. The held-out
-        pictures decide, and a head that is kept is then fitted to all pictures.
+        of the ancestor's and are trained; with many pictures they can be better. The held-out
+        pictures decide. A closed form that is kept is then made from all pictures.
         """
-        method, wanted = self.model.method, self.options.new
-        frozen = FrozenFeatures(method, self.model.ancestor, task)
+        model, method, wanted = self.model, self.model.method, self.options.new
+        frozen = FrozenFeatures(method, task, self.seed.child("folds"))
+        closed = frozen.closed_form()
         few = len(task.train) < defaults.FEWEST_NEW * len(task.classes)
-        if wanted is None and few:
+        if wanted is None and (few or closed.accuracy >= defaults.GOOD_ENOUGH):
             wanted = 0.0
         if wanted != 0:
             method.settings = method.settings.replace(new=1.0 if wanted is None else wanted)
             facts = self.facts(task, trainer.fit(task), None)
-            gained = facts.accuracy - frozen.validation_accuracy()
+            gained = facts.accuracy - frozen.validation_accuracy(closed)
             if wanted is not None or gained > defaults.WORTH_NEW:
+                model.familiarity[task.name] = self.statistics(task)
                 return facts
             method.drop(task.name)
+        return self.in_closed_form(task, closed, None)
+
+    def in_closed_form(self, task: Task, closed: ClosedForm, known: TaskFacts | None) -> TaskFacts:
+        """Let statistics be all that the model knows of the task."""
+        model, method = self.model, self.model.method
         method.position = Position()
         count = len(task.train) + len(task.validation)
         self.listener({**begins(method, task), "images": count, "held": count})
-        weight, bias, accuracy = frozen.head(self.seed.child("folds"))
-        method.learn_in_closed_form(task, weight, bias)
-        facts = self.facts(task, PLANNED, None)
-        return replace(facts, accuracy=accuracy, images=count, held=count)
+        record = TaskRecord(task.classes, task.preprocessing, closed.kept)
+        method.learn_in_closed_form(task.name, record)
+        model.familiarity[task.name] = closed.familiarity
+        facts = self.facts(task, PLANNED, known)
+        before = known.images if known else 0
+        return replace(facts, accuracy=closed.accuracy, images=before + count, held=count)
+
+    def refine_statistics(self, task: Task, pictures: LoadedPictures, known: TaskFacts) -> Learned:
+        """Add pictures to a task in closed form: its statistics become those of all pictures."""
+        model, method = self.model, self.model.method
+        kept = method.known[task.name].kept
+        assert kept is not None
+        frozen = FrozenFeatures(method, task, self.seed.child("folds"))
+        before, closed = frozen.accuracy_of(kept), frozen.joined(kept)
+        none = [0] * len(method.network.rivals())
+        if closed.accuracy < before:
+            return self.done(ModelFolder.open(model.path), pictures, none, before, kept=False)
+        method.drop(task.name)
+        facts = self.in_closed_form(task, closed, known)
+        tasks = [facts if each == known else each for each in model.tasks]
+        return self.done(model.commit(tasks, "refine", task.name), pictures, none, before)
 
     def refine(self, task: Task, pictures: LoadedPictures, known: TaskFacts) -> Learned:
         """Train a known task further; where that makes it worse, the model stays as it is."""
@@ -410,7 +438,7 @@ def remember(method: TWTA, task: Task, old: TaskRecord, share: float) -> None:
     new = method.known[task.name].kept
     assert old.kept is not None
     assert new is not None
-    method.known[task.name] = old.with_kept(gaussian.join(old.kept, new, share))
+    method.known[task.name] = old.with_kept(method.naming_rule().join(old.kept, new, share))
 
 
 @contextmanager

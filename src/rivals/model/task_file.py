@@ -119,6 +119,13 @@ def _tensors(model: Path, data: bytes, what: str) -> dict[str, Tensor]:
 def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
     """The first tensor that is not of the type and shape that the network needs; else nothing."""
     wanted = expected(network, classes)
+    if network.has_ancestor:
+        wanted |= statistics(network, classes, "kept.covariance" in found)
+    if network.has_ancestor and "kept.prior" in found:
+        wanted = statistics(network, classes, "kept.covariance" in found)
+        wanted |= {"kept.prior": ("F32", (1,)), "kept.scale": ("F32", (1,))}
+        wanted["levels"] = "F32", (LEVELS,)
+        return _differing(found, wanted)
     for number, rivals in enumerate(network.rivals()):
         prefix = f"rivals{number}.winners."
         names = [name for name in found if name.startswith(prefix)]
@@ -134,13 +141,29 @@ def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
         if not 0 <= shape[0] <= cell_count(layer):
             return name
         wanted[name] = kind, (shape[0], layer.weight.taps)
+    return _differing(found, wanted)
+
+
+def _differing(found: Shapes, wanted: Shapes) -> str:
     differing = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     return differing[0][:80] if differing else ""
 
 
+def statistics(network: RivalNetwork, classes: int, covariance: bool) -> Shapes:
+    """What is kept of a task's features of the ancestor, to name it and for a closed form."""
+    width = len(network.within)
+    shapes: Shapes = {"kept.means": ("F16", (classes, width)), "kept.counts": ("I32", (classes,))}
+    if covariance:
+        shapes["kept.covariance"] = "F16", (width * (width + 1) // 2,)
+    return shapes
+
+
 def largest(network: RivalNetwork, classes: int) -> int:
     """The most bytes that the file of a task with so many classes can have."""
-    numbers = sum(math.prod(shape) for _, shape in expected(network, classes).values())
+    shapes = expected(network, classes)
+    if network.has_ancestor:
+        shapes |= statistics(network, classes, covariance=True)
+    numbers = sum(math.prod(shape) for _, shape in shapes.values())
     numbers += sum(cell_count(layer) * layer.weight.taps for layer in network.layers())
     winners = sum(rivals.blocks for rivals in network.rivals())
     return 8 + limits.HEADER + 4 * (numbers + winners)
@@ -156,16 +179,19 @@ def expected(network: RivalNetwork, classes: int) -> Shapes:
     shapes: Shapes = {
         "head.weight": ("F32", (classes, end, network.positions)),
         "head.bias": ("F32", (classes,)),
-        "kept.means": ("F32", (1, dimensions)),
-        "kept.directions": ("F32", (dimensions, directions)),
-        "kept.variances": ("F32", (directions,)),
-        "kept.rest": ("F32", (1,)),
         "features.means": ("F32", (classes, network.positions * end)),
         "features.directions": ("F32", (network.positions * end, along)),
         "features.variances": ("F32", (along,)),
         "features.rest": ("F32", (1,)),
         "levels": ("F32", (LEVELS,)),
     }
+    if not network.has_ancestor:  # the task is named by the density of its pictures made small
+        shapes |= {
+            "kept.means": ("F32", (1, dimensions)),
+            "kept.directions": ("F32", (dimensions, directions)),
+            "kept.variances": ("F32", (directions,)),
+            "kept.rest": ("F32", (1,)),
+        }
     for number, layer in enumerate(network.layers()):
         for name in NormState.NAMES:
             shapes[f"layer{number}.norm.{name}"] = "F32", (layer.rivals.blocks,)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from rivals.errors import RivalsError
 from rivals.naming import gaussian
+from rivals.naming.discriminant import ClassStatistics, covariance
 from rivals.nn.task_state import NamedTensors
 from rivals.streams.task import Task
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
@@ -34,14 +35,30 @@ class FeatureStatistics(nn.Module):
 
     levels: Tensor  # (LEVELS,) of held-out pictures, ascending
 
-    def __init__(self, features: Mapping[str, Tensor], levels: Tensor) -> None:
+    def __init__(
+        self, features: Mapping[str, Tensor], levels: Tensor, derived: bool = False
+    ) -> None:
         super().__init__()
         self.density = NamedTensors(features)  # means of classes, and the spread around them
         self.register_buffer("levels", levels)
+        self.derived = derived  # from statistics that are stored anyway
+
+    @classmethod
+    def of_statistics(
+        cls, kept: dict[str, Tensor], within: Tensor, prior: float, levels: Tensor | None = None
+    ) -> FeatureStatistics:
+        """The density that follows from the statistics of a task in closed form."""
+        statistics = ClassStatistics.from_tensors(kept)
+        spread = covariance([statistics], within, prior)
+        density = gaussian.of_covariance(statistics.means.float(), spread)
+        return cls(density, torch.empty(0) if levels is None else levels, derived=True)
 
     def forward(self, output: TicketOutput) -> Tensor:
         """How familiar pictures are, by what the task's ticket makes of them: (n,)."""
-        return gaussian.log_density(output.features, self.density.to_dict())
+        return self.log_density(output.features)
+
+    def log_density(self, features: Tensor) -> Tensor:
+        return gaussian.log_density(features, self.density.to_dict())
 
     def least(self, share: float) -> float:
         """What a share of the held-out pictures is below."""
@@ -51,7 +68,7 @@ class FeatureStatistics(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         named = {f"features.{name}": t for name, t in self.density.to_dict().items()}
-        return {**named, "levels": self.levels}
+        return {"levels": self.levels} if self.derived else {**named, "levels": self.levels}
 
 
 def load(tensors: dict[str, Tensor]) -> FeatureStatistics:
@@ -77,8 +94,12 @@ def calibrate(task: Task, together: ParallelTickets) -> FeatureStatistics:
     task = few(task)
     learned, held = (together(each.images)[0] for each in (task.train, task.validation))
     familiar = FeatureStatistics(gaussian.fit(learned.features, task.train.labels), torch.empty(0))
-    levels = torch.quantile(familiar(held), torch.linspace(0, 1, LEVELS))
-    return FeatureStatistics(familiar.density.to_dict(), levels)
+    return FeatureStatistics(familiar.density.to_dict(), density_levels(familiar(held)))
+
+
+def density_levels(densities: Tensor) -> Tensor:
+    """Levels from the least familiar picture to the most: (LEVELS,)."""
+    return torch.quantile(densities, torch.linspace(0, 1, LEVELS, device=densities.device))
 
 
 def check_share(share: float) -> None:

@@ -36,17 +36,24 @@ def join(one: dict[str, Tensor], other: dict[str, Tensor], share: float) -> dict
     return _few(means, whole, 0.0)
 
 
+def of_covariance(means: Tensor, covariance: Tensor) -> dict[str, Tensor]:
+    """The density with these means and all of this covariance, which is not singular."""
+    return _few(means, covariance, 0.0, len(covariance) - 1)
+
+
 def _covariance(kept: dict[str, Tensor]) -> Tensor:
     directions, rest = kept["directions"].double(), kept["rest"].double()
     along = (directions * (kept["variances"].double() - rest)) @ directions.T
     return along + rest * torch.eye(len(directions), dtype=torch.float64)
 
 
-def _few(means: Tensor, covariance: Tensor, extra: float) -> dict[str, Tensor]:
+def _few(
+    means: Tensor, covariance: Tensor, extra: float, most: int = DIRECTIONS
+) -> dict[str, Tensor]:
     """The widest directions of a covariance (d, d), `extra` being added to every variance."""
     variances, directions = torch.linalg.eigh(covariance)  # ascending
     variances = variances.clamp(min=0) + extra
-    few = min(DIRECTIONS, len(variances) - 1)
+    few = min(most, len(variances) - 1)
     split = len(variances) - few
     return {
         "means": means,  # (labels, d)

@@ -8,25 +8,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
 from rivals.naming.familiarity import FeatureStatistics
 from rivals.naming.rule import Rule, TaskNamer
 from rivals.naming.task_record import Prediction, TaskRecord
-from rivals.tickets.parallel import ParallelTickets, TicketOutput
+from rivals.tickets.parallel import AnyTicket, ParallelTickets, TicketOutput
 from rivals.tickets.ticket import check_finite
 
 
 class Predictor:
-    """Tickets, the records of their tasks, and the rule that names a task."""
+    """Tickets, the records of their tasks, and the rule that names a task.
+
+    `features` is a ticket without classes. Where there is one, the rule gets what it gives after
+    what the others give.
+    """
 
     def __init__(
-        self, tasks: Sequence[str], tickets: Sequence[fx.GraphModule],
+        self, tasks: Sequence[str], tickets: Sequence[AnyTicket],
         records: Sequence[TaskRecord], rule: Rule,
-        familiarity: Sequence[FeatureStatistics] = (),
+        familiarity: Sequence[FeatureStatistics] = (), features: AnyTicket | None = None,
     ) -> None:  # fmt: skip
         self.tasks, self.tickets, self.records = tuple(tasks), list(tickets), list(records)
-        self.rule, self.familiarity = rule, list(familiarity)
+        self.rule, self.familiarity, self.features = rule, list(familiarity), features
         self._groups: dict[int | None, ParallelTickets] = {}
         self._namer: TaskNamer | None = None
 
@@ -34,9 +38,11 @@ class Predictor:
         """All tickets ready to run together, or one of them."""
         if member not in self._groups:
             chosen = range(len(self.tasks)) if member is None else [member]
-            self._groups[member] = ParallelTickets(
-                [self.tickets[m] for m in chosen], [self.records[m].preprocessing for m in chosen]
-            )
+            tickets = [self.tickets[m] for m in chosen]
+            preparations = [self.records[m].preprocessing for m in chosen]
+            if member is None and self.features is not None:
+                tickets, preparations = [*tickets, self.features], [*preparations, preparations[0]]
+            self._groups[member] = ParallelTickets(tickets, preparations)
         return self._groups[member]
 
     @property
@@ -58,11 +64,12 @@ class Predictor:
             member = 0
         outputs = self.group(member)(images)
         asked = [self.tasks[member]] if member is not None else self.tasks
-        for name, output in zip(asked, outputs, strict=True):
+        for name, output in zip(asked, outputs, strict=False):
             check_finite(output.scores, f"The ticket of '{name}'")
         if member is None:
             which, labels, confidence = self.namer(images, outputs)
             check_finite(confidence, "The rule that names the task")
+            outputs = outputs[: len(self.tasks)]
         else:
             best = torch.softmax(outputs[0].scores, 1).max(1)
             labels, confidence = best.indices, best.values

@@ -45,6 +45,10 @@ class Rule(ABC):
         """What must be remembered of `task`; `read` is its ticket."""
         return {}
 
+    def join(self, one: Kept, other: Kept, share: float) -> Kept:
+        """What is kept of two samples of a task together, `share` of which is the other's."""
+        raise NotImplementedError
+
     @abstractmethod
     def namer(self, kept: Sequence[Kept], read: ReadAll) -> TaskNamer:
         """Get ready for the tasks of which this was kept; `read` are their tickets together."""

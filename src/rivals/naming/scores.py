@@ -67,6 +67,9 @@ class Pixels(Score):
         rows = torch.cat([small(images) for images in torch.split(task.train.images, CHUNK)])
         return gaussian.fit(rows, torch.zeros(len(rows)))
 
+    def join(self, one: Kept, other: Kept, share: float) -> Kept:
+        return gaussian.join(one, other, share)
+
     def view(self, images: Tensor) -> Tensor:
         return small(images)
 

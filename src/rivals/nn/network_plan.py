@@ -25,6 +25,7 @@ networks: Registry[Callable[..., nn.Module]] = Registry(
     {
         "alexnet": "rivals.nn.alexnet",
         "alexnet-table": "rivals.nn.alexnet",
+        "conv-residual": "rivals.nn.resnet",
         "conv-small": "rivals.nn.small",
         "lenet": "rivals.nn.lenet",
         "mlp": "rivals.nn.small",

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import unit_ids
+from rivals.nn.cut import Cutter
 from rivals.nn.network import Network
 from rivals.nn.selection import Selection, Winners
 from rivals.nn.shared_weight import StoredWeight
@@ -46,6 +47,8 @@ class RivalNetwork(Network):
     [(6, 10), (6,), (2, 6), (2,)]
     """
 
+    within: Tensor  # of an ancestor's features, where there is one
+
     def layers(self) -> list[TWTALayer]:  # type: ignore[override]
         return [module for module in self.body.modules() if isinstance(module, TWTALayer)]
 
@@ -61,13 +64,17 @@ class RivalNetwork(Network):
     def selection(self, task: str) -> Selection:
         return Winners(task)
 
-    def adopt(self, weights: Sequence[Tensor], norms: Sequence[Mapping[str, Tensor]]) -> None:
+    def adopt(
+        self, weights: Sequence[Tensor], norms: Sequence[Mapping[str, Tensor]], within: Tensor
+    ) -> None:
         """Give unit 0 of every block to an ancestor, before any task is opened.
 
         Args:
             weights: For each layer (row blocks, column blocks or input channels, taps).
             norms: For each layer scale, shift, mean and variance, (row blocks,) each.
+            within: The covariance of its features around the means of classes, (d, d).
         """
+        self.register_buffer("within", within.to(self.device), persistent=False)
         for rivals in self.rivals():
             rivals.winners[ANCESTOR] = torch.zeros(rivals.blocks, dtype=torch.long).to(self.device)
         for layer, values, norm in zip(self.layers(), weights, norms, strict=True):
@@ -81,6 +88,23 @@ class RivalNetwork(Network):
     @property
     def has_ancestor(self) -> bool:
         return ANCESTOR in self.tasks
+
+    @torch.no_grad()
+    def cut_features(self, task: str) -> fx.GraphModule:
+        """The small network of `task` without its head: images → features."""
+        cutter = Cutter()
+        body = cutter.finish(self.flow(cutter.input(), task).values)
+        body.eval()
+        return body
+
+    def settle_with_ancestor(self, task: str) -> None:
+        """Let the ancestor win every block of a task; its norms are the ancestor's, too."""
+        for rivals in self.rivals():
+            rivals.winners[task] = rivals.winners[ANCESTOR].clone()
+        for layer in self.layers():
+            layer.norm.begin(task, layer.rivals.blocks, ANCESTOR, self.device)
+            rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
+            layer.weight.claim(task, rows, columns, self.ticket_slice(layer, ANCESTOR))
 
     def open(
         self,

@@ -6,6 +6,8 @@ activations and sums treat every channel alone and stay as they are. Channels ar
 ticket. The first layer reads one copy of the images, so a stack shares its preparation of pictures.
 
     images (n, c, h, w) ─► (n, tickets · channels, h, w) ─► (tickets, n, features) ─► a head each
+
+Heads that read the same features, those of an ancestor, share one body: it runs once for them all.
 """
 
 from __future__ import annotations
@@ -33,21 +35,41 @@ class TicketOutput:
     scores: Tensor  # (n, classes)
 
 
+@dataclass(frozen=True)
+class SharedBodyTicket:
+    """A ticket that has only a head of its own; its features are those that `body` ends in."""
+
+    body: fx.GraphModule
+    weight: Tensor  # (classes, d); no rows: only the features are wanted
+    bias: Tensor  # (classes,)
+
+
+AnyTicket = fx.GraphModule | SharedBodyTicket
+
+
 class ParallelTickets:
     """Runs tickets on raw images at once; a reading for each, in the order in which they came."""
 
     def __init__(
-        self, networks: Sequence[fx.GraphModule], preparations: Sequence[Preprocessing]
+        self, networks: Sequence[AnyTicket], preparations: Sequence[Preprocessing]
     ) -> None:
         shapes: dict[object, list[int]] = {}
-        for number, pair in enumerate(zip(networks, preparations, strict=True)):
-            shapes.setdefault(_shape(*pair), []).append(number)
-        self.stacks = [
+        bodies: dict[object, list[int]] = {}
+        for number, (network, prepare) in enumerate(zip(networks, preparations, strict=True)):
+            if isinstance(network, SharedBodyTicket):
+                bodies.setdefault((id(network.body), prepare), []).append(number)
+            else:
+                shapes.setdefault(_shape(network, prepare), []).append(number)
+        self.stacks: list[tuple[list[int], Preprocessing, TicketStack | SharedBody]] = [
             (members[i : i + TICKETS], preparations[members[0]],
              TicketStack([networks[m] for m in members[i : i + TICKETS]]))
             for members in shapes.values()
             for i in range(0, len(members), TICKETS)
         ]  # fmt: skip
+        self.stacks += [
+            (members, preparations[members[0]], SharedBody([networks[m] for m in members]))
+            for members in bodies.values()
+        ]
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> list[TicketOutput]:
@@ -67,10 +89,27 @@ class ParallelTickets:
 FIELDS = ("features", "scores")
 
 
+class SharedBody:
+    """Tickets with one body: it runs once, and one product gives the scores of all heads."""
+
+    def __init__(self, tickets: Sequence[AnyTicket]) -> None:
+        members = [ticket for ticket in tickets if isinstance(ticket, SharedBodyTicket)]
+        self.body = members[0].body
+        self.weight = torch.cat([ticket.weight for ticket in members])
+        self.bias = torch.cat([ticket.bias for ticket in members])
+        self.sizes = [len(ticket.bias) for ticket in members]
+
+    def run(self, images: Tensor) -> list[TicketOutput]:
+        features = self.body(images)
+        scores = torch.split(F.linear(features, self.weight, self.bias), self.sizes, 1)
+        return [TicketOutput(features, each) for each in scores]
+
+
 class TicketStack(fx.Interpreter):
     """Tickets of one shape as one network. Heads stay apart: tasks differ in their classes."""
 
-    def __init__(self, networks: Sequence[fx.GraphModule]) -> None:
+    def __init__(self, tickets: Sequence[AnyTicket]) -> None:
+        networks = [ticket for ticket in tickets if isinstance(ticket, fx.GraphModule)]
         super().__init__(networks[0])
         self.count = len(networks)
         self.head = _head(networks[0])

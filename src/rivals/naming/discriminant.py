@@ -1,0 +1,127 @@
+"""A head in closed form: the linear discriminant of features, nothing is trained.
+
+    score_c(x) = w_c · x + b_c,   w_c = Σ⁻¹ μ_c,   b_c = −½ μ_c · Σ⁻¹ μ_c
+
+μ_c is the mean of a class and Σ the covariance around these means. Counts, means and one scatter
+matrix are all that it needs of pictures, so that learning is counting and solving, and forgetting
+is taking counts away. A few pictures show little of a covariance, so that of classes seen before
+stands in for `prior` pictures, and with very few it is all there is: then no scatter is kept. What
+all scores have in common is taken out: it says nothing, and small scores lose less in rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+PRIOR = 300.0  # pictures that the covariance of other classes counts as, where nothing chose it
+RIDGE = 1e-3  # of the mean variance, added to every variance
+
+Head = tuple[Tensor, Tensor]  # weight (classes, d) and bias (classes,)
+
+
+@dataclass(frozen=True)
+class ClassStatistics:
+    """What a linear discriminant needs of the features of pictures.
+
+    As tensors that are stored, means and scatter have 16 bits; the head is computed from these, so
+    that it is the same after loading.
+    """
+
+    means: Tensor  # (classes, d), float64
+    counts: Tensor  # (classes,), float64
+    scatter: Tensor | None  # (d, d), float64: around the means, summed; None: too few pictures
+
+    @classmethod
+    def of(cls, features: Tensor, labels: Tensor, classes: int | None = None) -> ClassStatistics:
+        """Of features (n, d) with labels (n,); every class occurs at least once."""
+        rows = features.double()
+        classes = int(labels.max()) + 1 if classes is None else classes
+        counts = torch.bincount(labels, minlength=classes).double()
+        means = torch.zeros(classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+        means = means.index_add_(0, labels, rows) / counts.unsqueeze(1)
+        apart = rows - means[labels]
+        return cls(means, counts, apart.T @ apart)
+
+    @property
+    def freedom(self) -> float:
+        """The number of pictures that a covariance is known from; 0 without a scatter."""
+        return 0.0 if self.scatter is None else max(0.0, float(self.counts.sum() - len(self.means)))
+
+    def without_scatter(self) -> ClassStatistics:
+        return replace(self, scatter=None)
+
+    def join(self, other: ClassStatistics) -> ClassStatistics:
+        """The statistics of both samples together; they have the same classes."""
+        counts = self.counts + other.counts
+        share = (other.counts / counts).unsqueeze(1)
+        apart = other.means - self.means
+        means = self.means + share * apart
+        scatter = None
+        if self.scatter is not None and other.scatter is not None:
+            between = (self.counts.unsqueeze(1) * share * apart).T @ apart
+            scatter = self.scatter + other.scatter + between
+        return ClassStatistics(means, counts, scatter)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """To be stored: 16 bits a mean; of the covariance, where there is one, one half."""
+        kept = {"means": self.means.half(), "counts": self.counts.to(torch.int32)}
+        if self.scatter is not None:
+            rows, columns = torch.triu_indices(*self.scatter.shape).to(self.scatter.device)
+            covariance = self.scatter[rows, columns] / max(1.0, self.freedom)
+            kept["covariance"] = covariance.half()
+        return kept
+
+    @classmethod
+    def from_tensors(cls, kept: dict[str, Tensor]) -> ClassStatistics:
+        means, counts = kept["means"].double(), kept["counts"].double()
+        found = cls(means, counts, None)
+        if "covariance" in kept:
+            d = means.shape[1]
+            whole = torch.zeros(d, d, dtype=torch.float64, device=means.device)
+            rows, columns = torch.triu_indices(d, d).to(means.device)
+            whole[rows, columns] = kept["covariance"].double()
+            whole[columns, rows] = kept["covariance"].double()
+            found = replace(found, scatter=whole)
+            found = replace(found, scatter=whole * max(1.0, found.freedom))
+        return found
+
+    def rounded(self) -> ClassStatistics:
+        """As they are once they were stored."""
+        return self.from_tensors(self.tensors())
+
+
+def covariance(
+    statistics: Sequence[ClassStatistics], within: Tensor, prior: float = PRIOR
+) -> Tensor:
+    """Σ of all these classes, `within` counting as much as `prior` pictures: (d, d)."""
+    whole, freedom = prior * within.double(), prior
+    for each in statistics:
+        if each.scatter is not None:
+            whole, freedom = whole + each.scatter, freedom + each.freedom
+    whole = whole / freedom
+    ridge = RIDGE * float(whole.diagonal().mean())
+    return whole + ridge * torch.eye(len(whole), dtype=whole.dtype, device=whole.device)
+
+
+def head(means: Tensor, spread: Tensor) -> Head:
+    """Weight (classes, d) and bias (classes,) for means (classes, d) and Σ (d, d)."""
+    weight = torch.linalg.solve(spread, means.double().T).T
+    bias = -0.5 * (weight * means).sum(1)
+    return (weight - weight.mean(0)).float(), (bias - bias.mean()).float()
+
+
+def discriminant(features: Tensor, labels: Tensor, within: Tensor, prior: float = PRIOR) -> Head:
+    """The head that these features (n, d) with labels (n,) make.
+
+    Args:
+        features: (n, d).
+        labels: (n,), from 0 to classes − 1, each of them at least once.
+        within: (d, d), the covariance of features around the means of classes seen before.
+        prior: The number of pictures that `within` counts as.
+    """
+    statistics = ClassStatistics.of(features, labels)
+    return head(statistics.means, covariance([statistics], within, prior))
