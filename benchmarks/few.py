@@ -1,11 +1,18 @@
 """Accuracy with few pictures: what `rivals learn` reaches, beside plain baselines.
 
-    python benchmarks/few.py --out results/few [--only animals] [--draws 5] [--ancestors none tiny]
+    python benchmarks/few.py --out results/few [--only animals] [--draws 5] [--learners none small]
 
-Five animals of CIFAR-10 with 10, 20 and 80 pictures a class, and 80 pictures a class of
-Fashion-MNIST, SVHN, notMNIST and 14 of Omniglot's characters. Each draw takes other classes and
-other pictures; the test pictures are from the official test set, 100 a class. One row for each draw
-goes to few.csv, so that the command goes on where it stopped; then the means are printed.
+Five classes at a time: animals of CIFAR-10 with 10, 20 and 80 pictures a class, 80 pictures a class
+of Fashion-MNIST, SVHN and notMNIST, and 14 of Omniglot's characters. `tasks` are the ten tasks of
+ten classes of CIFAR-100, learned one after the other by one model, with 20 or 100 pictures a class;
+there the task is given, and in `tasks-unknown` it is not. Each draw takes other pictures, and where
+there are more than five classes other classes; the test pictures are from the official test set,
+100 a class (Omniglot: the 6 drawings of a character that were not learned; CIFAR-100: 50).
+
+Learners: the names of ancestors, as `rivals learn --ancestor` takes them, and three that are not
+ours: `pixels` and `hog` (logistic regression on pixels and on histograms of oriented gradients) and
+`cnn` (a plain network of four convolutions, 0.08 M weights). One row for each draw goes to few.csv,
+so that the command goes on where it stopped; then the means are printed.
 """
 
 from __future__ import annotations
@@ -15,7 +22,9 @@ import csv
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,36 +33,46 @@ import rivals
 from rivals.streams.data.loading import load
 
 ANIMALS = ("bird", "cat", "deer", "dog", "frog")
-SETS = {  # name: (data set, classes, pictures a class)
+SETS: dict[str, tuple[str, Any, tuple[int, ...]]] = {  # data set, classes, pictures a class
     "animals": ("cifar-10", ANIMALS, (10, 20, 80)),
     "fashion": ("fashion-mnist", 5, (80,)),
     "svhn": ("svhn", 5, (80,)),
     "notmnist": ("notmnist", 5, (80,)),
+    "omniglot": ("omniglot", 5, (14,)),
+    "tasks": ("cifar-100", 100, (20, 100)),
 }
-TESTED = 100  # pictures a class
+TASKS = 10
+TESTED, TESTED_IN_TASKS = 100, 50  # pictures a class
 FIELDS = ("set", "pictures", "draw", "learner", "accuracy", "seconds", "bytes")
-Draw = tuple[NDArray[np.uint8], list[str], NDArray[np.uint8], list[str]]
+Pictures = NDArray[np.uint8]
+Draw = tuple[Pictures, list[str], Pictures, list[str]]
 
 
 def draw(name: str, shots: int, number: int) -> Draw:
     """Pictures to learn from and pictures to test with, and their labels."""
     data_set, classes, _ = SETS[name]
     data, chance = load(data_set), np.random.default_rng([number, shots])
-    names = list(data.classes)
+    names = [str(each) for each in data.classes]
+    learned, tested = (data.train, data.train) if name == "omniglot" else (data.train, data.test)
     if isinstance(classes, int):
-        chosen = sorted(chance.permutation(len(names))[:classes].tolist())
+        there = np.unique(np.asarray(learned.labels))
+        chosen = sorted(chance.permutation(there)[:classes].tolist())
     else:
         chosen = [names.index(each) for each in classes]
-    parts: list[tuple[list[NDArray[np.uint8]], list[str]]] = []
-    for split, count in ((data.train, shots), (data.test, TESTED)):
-        images, labels, found = split.images, np.asarray(split.labels), ([], [])
-        for each in chosen:
-            members = np.sort(chance.permutation(np.nonzero(labels == each)[0])[:count])
-            found[0].append(np.asarray(images[members]))
-            found[1].extend([names[each]] * len(members))
-        parts.append(found)
-    (learned, labels_learned), (tested, labels_tested) = parts
-    return np.concatenate(learned), labels_learned, np.concatenate(tested), labels_tested
+    parts: list[tuple[list[Pictures], list[str]]] = [([], []), ([], [])]
+    for each in chosen:
+        members = chance.permutation(np.nonzero(np.asarray(learned.labels) == each)[0])
+        others = members[shots:]
+        if tested is not learned:
+            others = chance.permutation(np.nonzero(np.asarray(tested.labels) == each)[0])
+        some = TESTED_IN_TASKS if name == "tasks" else TESTED
+        for part, split, index in zip(
+            parts, (learned, tested), (members[:shots], others[:some]), strict=True
+        ):
+            part[0].append(np.asarray(split.images[np.sort(index)]))
+            part[1].extend([names[each]] * len(index))
+    (first, labels), (second, truth) = parts
+    return np.concatenate(first), labels, np.concatenate(second), truth
 
 
 def by_rivals(ancestor: str, data: Draw) -> tuple[float, int]:
@@ -65,24 +84,118 @@ def by_rivals(ancestor: str, data: Draw) -> tuple[float, int]:
         return model.test((tested, truth)).accuracy, learned.facts.bytes
 
 
-def by_pixels(data: Draw) -> tuple[float, int]:
-    """Logistic regression on pixels."""
+def by_tasks(ancestor: str, data: Draw) -> Iterator[tuple[str, float, int]]:
+    """The same for ten tasks in one model: accuracy with the task given, and without it."""
+    images, labels, tested, truth = data
+    names, bytes_of_tasks, right, total = list(dict.fromkeys(labels)), 0, 0.0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        model = rivals.Model(Path(folder) / "model")
+        for number in range(TASKS):
+            own = names[number * 10 : number * 10 + 10]
+            chosen = [place for place, label in enumerate(labels) if label in own]
+            there = (images[chosen], [labels[place] for place in chosen])
+            learned = model.learn(there, f"task {number}", ancestor=None if number else ancestor)
+            bytes_of_tasks += learned.facts.bytes
+        for number in range(TASKS):
+            own = names[number * 10 : number * 10 + 10]
+            chosen = [place for place, label in enumerate(truth) if label in own]
+            there = (tested[chosen], [truth[place] for place in chosen])
+            right += model.test(there, f"task {number}").accuracy * len(chosen)
+            total += len(chosen)
+        yield "tasks", right / total, bytes_of_tasks // TASKS
+        yield "tasks-unknown", model.test((tested, truth)).accuracy, bytes_of_tasks // TASKS
+
+
+def by_regression(data: Draw, hog: bool) -> float:
+    """Logistic regression on pixels, or on histograms of oriented gradients."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     images, labels, tested, truth = data
+    rows = [histograms(each) if hog else each.reshape(len(each), -1) / 255
+            for each in (images, tested)]  # fmt: skip
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=500))
-    model.fit(images.reshape(len(images), -1) / 255, labels)
-    return 100 * model.score(tested.reshape(len(tested), -1) / 255, truth), 0
+    model.fit(rows[0], labels)
+    return float(100 * model.score(rows[1], truth))
+
+
+def histograms(images: Pictures) -> NDArray[np.float64]:
+    """Nine orientations in cells of 4×4 pixels, cells normalised in groups of 2×2."""
+    grey = images.reshape(len(images), -1, *images.shape[-2:]).mean(1) / 255
+    down, across = np.gradient(grey, axis=(1, 2))
+    strength = np.hypot(down, across)
+    angle = (np.arctan2(down, across) % np.pi) / np.pi * 9
+    cells = grey.shape[1] // 4, grey.shape[2] // 4
+    found = np.zeros((len(grey), *cells, 9))
+    for number in range(9):
+        near = np.maximum(0, 1 - np.abs((angle - number - 0.5 + 4.5) % 9 - 4.5)) * strength
+        near = near[:, : cells[0] * 4, : cells[1] * 4]
+        found[..., number] = near.reshape(len(grey), cells[0], 4, cells[1], 4).sum((2, 4))
+    blocks = np.concatenate(
+        [found[:, y : cells[0] - 1 + y, x : cells[1] - 1 + x] for y in (0, 1) for x in (0, 1)], 3
+    )
+    norm = np.sqrt((blocks**2).sum(3, keepdims=True) + 1e-4)
+    return np.asarray((blocks / norm).reshape(len(grey), -1))
+
+
+def by_cnn(data: Draw) -> float:
+    """Four convolutions with batch norm, trained with crops and a learning rate that falls."""
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+    from torch import nn
+
+    images, labels, tested, truth = data
+    names = sorted(set(labels))
+    torch.manual_seed(0)
+    channels, widths, layers = images.shape[1], (16, 32, 64, 104), list[nn.Module]()
+    for number, width in enumerate(widths):
+        before = widths[number - 1] if number else channels
+        layers += [nn.Conv2d(before, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+        layers += [nn.MaxPool2d(2)] if number < 3 else [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    network = nn.Sequential(*layers, nn.Linear(widths[-1], len(names)))
+    pixels = [torch.from_numpy(each).float() / 64 - 2 for each in (images, tested)]
+    wanted = torch.tensor([names.index(label) for label in labels])
+    size, steps = min(32, len(wanted) // 2), max(400, 5 * len(wanted) // 32)
+    optimiser = torch.optim.SGD(network.parameters(), 0.05, 0.9, weight_decay=5e-4)
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    side = images.shape[-1]
+    for _ in range(steps):
+        index = torch.randperm(len(wanted))[:size]
+        large = F.pad(pixels[0][index], (4,) * 4, mode="replicate")
+        top, left = torch.randint(0, 9, (2,)).tolist()
+        batch = large[:, :, top : top + side, left : left + side]
+        optimiser.zero_grad()
+        F.cross_entropy(network(batch), wanted[index]).backward()
+        optimiser.step()
+        falling.step()
+    with torch.no_grad():
+        found = torch.cat([network.eval()(part).argmax(1) for part in pixels[1].split(200)])
+    right = [names[label] == true for label, true in zip(found.tolist(), truth, strict=True)]
+    return 100 * float(np.mean(right))
+
+
+def measure(name: str, learner: str, data: Draw) -> Iterator[tuple[str, float, int]]:
+    """The set that a row is for, accuracy in percent, bytes of a task."""
+    if learner in ("pixels", "hog"):
+        yield name, by_regression(data, learner == "hog"), 0
+    elif learner == "cnn":
+        yield name, by_cnn(data), 0
+    elif name == "tasks":
+        yield from by_tasks(learner, data)
+    else:
+        yield name, *by_rivals(learner, data)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("runs/few"))
     parser.add_argument("--only", nargs="*", choices=list(SETS), default=list(SETS))
+    parser.add_argument("--shots", nargs="*", type=int, help="only so many pictures a class")
     parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--ancestors", nargs="*", default=["none", "tiny"])
+    parser.add_argument(
+        "--learners", nargs="*", default=["tiny", "small", "none", "pixels", "hog", "cnn"]
+    )
     wanted = parser.parse_args()
     wanted.out.mkdir(parents=True, exist_ok=True)
     path = wanted.out / "few.csv"
@@ -91,35 +204,31 @@ def main() -> None:
     for name in wanted.only:
         for shots in SETS[name][2]:
             for number in range(wanted.draws):
-                for learner in [*wanted.ancestors, "pixels"]:
-                    key = (name, str(shots), str(number), learner)
-                    if key in done:
+                for learner in wanted.learners:
+                    if (name, str(shots), str(number), learner) in done:
                         continue
+                    if wanted.shots and shots not in wanted.shots:
+                        continue
+                    if name == "tasks" and learner in ("pixels", "hog", "cnn"):
+                        continue  # they learn one task
                     data, began = draw(name, shots, number), time.monotonic()
-                    accuracy, size = (
-                        by_pixels(data) if learner == "pixels" else by_rivals(learner, data)
-                    )
-                    seconds = time.monotonic() - began
-                    row = dict(
-                        zip(FIELDS, (*key, f"{accuracy:.2f}", f"{seconds:.1f}", size), strict=True)
-                    )
-                    rows.append(row)
-                    with path.open("a", newline="") as file:
-                        writer = csv.DictWriter(file, FIELDS)
-                        if file.tell() == 0:
-                            writer.writeheader()
-                        writer.writerow(row)
-    for name, shots, learner in dict.fromkeys(
-        (r["set"], r["pictures"], r["learner"]) for r in rows
-    ):
-        same = [
-            r for r in rows if (r["set"], r["pictures"], r["learner"]) == (name, shots, learner)
-        ]
-        values = [float(r["accuracy"]) for r in same]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+                    for what, accuracy, size in list(measure(name, learner, data)):
+                        seconds = time.monotonic() - began
+                        values = (what, str(shots), str(number), learner, f"{accuracy:.2f}",
+                                  f"{seconds:.1f}", size)  # fmt: skip
+                        rows.append(dict(zip(FIELDS, values, strict=True)))
+                        with path.open("a", newline="") as file:
+                            writer = csv.DictWriter(file, FIELDS)
+                            if file.tell() == 0:
+                                writer.writeheader()
+                            writer.writerow(rows[-1])
+    for key in dict.fromkeys((r["set"], r["pictures"], r["learner"]) for r in rows):
+        same = [r for r in rows if (r["set"], r["pictures"], r["learner"]) == key]
+        accuracies = [float(r["accuracy"]) for r in same]
+        spread = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
         seconds = statistics.median(float(r["seconds"]) for r in same)
         print(
-            f"{name:10} {shots:>3} pictures  {learner:8} {statistics.mean(values):5.1f} "
+            f"{key[0]:13} {key[1]:>3} pictures  {key[2]:8} {statistics.mean(accuracies):5.1f} "
             f"± {spread:.1f} %  {seconds:5.1f} s  {same[0]['bytes']} bytes"
         )
 

@@ -40,7 +40,7 @@ def learn(
     grey: Annotated[bool, typer.Option("--grey", help="New model only: without colours.")] = False,
     ancestor: Annotated[
         str | None,
-        typer.Option(help="New model only: a trained network to start from: small or tiny."),
+        typer.Option(help="New model only: what to start from: small (default), tiny or none."),
     ] = None,
     new: Annotated[
         float | None,

@@ -30,7 +30,7 @@ def serve(
     ] = None,
     ancestor: Annotated[
         str | None,
-        typer.Option(help="New model only: a trained network to start from: small or tiny."),
+        typer.Option(help="New model only: what to start from: small (default), tiny or none."),
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: JsonOption = False,

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from rivals.ancestors import NO_ANCESTOR
+from rivals.ancestors import DEFAULT, NO_ANCESTOR
 from rivals.ancestors.ancestor import Ancestor, shipped
 from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
@@ -66,7 +66,7 @@ class LearnOptions:
     network: str | None = None  # of a new model
     size: int | None = None  # pixels a side, of a new model
     grey: bool | None = None  # a new model without colours
-    ancestor: str | None = None  # of a new model: small, tiny or none
+    ancestor: str | None = None  # of a new model: small (the default), tiny or none
     new: float | None = None  # share of blocks that get a new unit; None: what the pictures say
     epochs: int | None = None
     augmentation: str | None = None
@@ -92,8 +92,12 @@ class LearnOptions:
             )
 
     def find_ancestor(self) -> Ancestor | None:
-        """The ancestor of a new model."""
-        return None if self.ancestor in (None, NO_ANCESTOR) else shipped(self.ancestor)
+        """The ancestor of a new model; a network that was asked for has none."""
+        if self.ancestor is None:
+            found = shipped(DEFAULT)
+            small = self.size is not None and self.size < found.smallest_side
+            return None if small or self.network is not None else found
+        return None if self.ancestor == NO_ANCESTOR else shipped(self.ancestor)
 
     def check_existing(self, model: ModelFolder) -> None:
         """Refuse options that only a new model can follow, unless the model is just so."""
@@ -255,8 +259,9 @@ class LearningSession:
         frozen = FrozenFeatures(method, task, self.seed.child("folds"))
         closed = frozen.closed_form()
         few = len(task.train) < defaults.FEWEST_NEW * len(task.classes)
-        if wanted is None and (few or closed.accuracy >= defaults.GOOD_ENOUGH):
-            wanted = 0.0
+        asked = self.options.epochs is not None or self.options.augmentation is not None
+        if wanted is None and not asked and (few or closed.accuracy >= defaults.GOOD_ENOUGH):
+            wanted = 0.0  # nothing is trained
         if wanted != 0:
             method.settings = method.settings.replace(new=1.0 if wanted is None else wanted)
             facts = self.facts(task, trainer.fit(task), None)

@@ -134,7 +134,8 @@ class Model:
             size: Pixels a side that a new model looks at.
             grey: A new model without colours.
             network: conv-small, lenet, mlp or resnet-small, of a new model without ancestor.
-            ancestor: What a new model starts from: small or tiny; by default none, random weights.
+            ancestor: What a new model starts from: small (the default), tiny, or none for random
+                weights.
             new: Share of blocks that get a new unit; by default the pictures decide.
             seed: All randomness of a new model comes from it.
             callbacks: Callbacks of the trainer.
