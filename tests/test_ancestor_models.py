@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -15,7 +16,7 @@ from rivals.ancestors import SHIPPED
 from rivals.ancestors.ancestor import PLACE, shipped
 from rivals.cli.main import main
 from rivals.model import defaults
-from rivals.model.folder import ModelFolder
+from rivals.model.folder import ModelFolder, check_statistics
 from rivals.model.manifest import NAME
 
 Pictures = tuple[NDArray[np.uint8], list[str]]
@@ -55,7 +56,7 @@ def test_few_pictures_are_learned_in_closed_form(tmp_path: Path) -> None:
     assert learned.accuracy > 90
     assert learned.facts.held == learned.facts.images == 40  # cross-validated
     assert learned.facts.steps == 0
-    assert learned.facts.bytes < 40_000  # no weights
+    assert learned.facts.bytes < 5_000  # no weights: statistics of its features
     assert model.test(pictures(40, seed=1)).accuracy > 90
 
 
@@ -203,3 +204,72 @@ def test_a_head_in_closed_form_is_as_sure_as_it_may_be(tmp_path: Path) -> None:
     model.learn(pictures(40), "colours")
     sure = [a.confidence for a in model.predict(list(pictures(20, 1)[0]), task="colours")]
     assert np.mean(sure) > 0.9
+
+
+def test_a_new_model_starts_from_the_ancestor_small(tmp_path: Path) -> None:
+    found = {}
+    for name, options in {
+        "default": {}, "network": {"network": "mlp"}, "none": {"ancestor": "none"},
+    }.items():  # fmt: skip
+        rivals.Model(tmp_path / name).learn(pictures(12), "one", epochs=1, **options)
+        ancestor = ModelFolder.open(tmp_path / name).description.ancestor
+        found[name] = ancestor.name if ancestor else None
+    assert found == {"default": "small", "network": None, "none": None}
+
+
+def test_more_pictures_of_a_closed_form_are_counted_exactly(tmp_path: Path) -> None:
+    """Learned in two parts or at once: the same statistics, but for rounding."""
+    images, labels = pictures(60)
+    parts, whole = rivals.Model(tmp_path / "parts"), rivals.Model(tmp_path / "whole")
+    parts.learn((images[:30], labels[:30]), "one", ancestor="tiny")
+    refined = parts.learn((images[30:], labels[30:]), "one", again=True)
+    whole.learn((images, labels), "one", ancestor="tiny")
+    assert refined.kept
+    assert refined.facts.images == 60
+    assert refined.facts.refined == 1
+    kept = [
+        ModelFolder.open(model.path).method.known["one"].kept for model in (parts, whole)
+    ]  # fmt: skip
+    assert kept[0] is not None
+    assert kept[1] is not None
+    assert kept[0]["counts"].tolist() == kept[1]["counts"].tolist() == [30, 30]
+    assert torch.allclose(kept[0]["means"].float(), kept[1]["means"].float(), rtol=2e-3, atol=1e-3)
+
+
+def test_one_discriminant_names_tasks_and_forgets_the_dropped(tmp_path: Path) -> None:
+    with_all, without = rivals.Model(tmp_path / "all"), rivals.Model(tmp_path / "few")
+    data = {"first": ("red", "green"), "second": ("blue", "green"), "third": ("blue", "red")}
+    for number, (name, colours) in enumerate(data.items()):
+        with_all.learn(pictures(30, number, colours), name, ancestor="tiny")
+        if name != "second":
+            without.learn(pictures(30, number, colours), name, ancestor="tiny")
+    with_all.drop("second")
+    asked = list(pictures(12, 9, ("red", "green", "blue"))[0])
+    answers = [model.predict(asked) for model in (with_all, without)]
+    assert [a.top(2) for a in answers[0]] == [a.top(2) for a in answers[1]]
+
+
+def test_features_are_computed_once_for_all_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = rivals.Model(tmp_path / "m")
+    for number in range(3):
+        model.learn(pictures(20, number), f"task {number}", ancestor="tiny")
+    ran = []
+    body = model.opened().method.ancestor_body
+    monkeypatch.setattr(body, "forward", lambda x, f=body.forward: ran.append(len(x)) or f(x))
+    model.predict(list(pictures(5, 9)[0]))
+    assert ran == [5]
+
+
+def test_statistics_of_no_pictures_are_refused(tmp_path: Path) -> None:
+    model = rivals.Model(tmp_path / "m")
+    model.learn(pictures(20), "one", ancestor="tiny")
+    opened = ModelFolder.open(tmp_path / "m")
+    kept = opened.method.known["one"].kept
+    assert kept is not None
+    check_statistics(opened.path, "one", kept)
+    for name, value in (("counts", 0), ("prior", -1.0), ("scale", 0.0)):
+        changed = {**kept, name: torch.full_like(kept[name], value)}
+        with pytest.raises(rivals.RivalsError, match="are of no pictures"):
+            check_statistics(opened.path, "one", changed)

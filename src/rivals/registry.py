@@ -56,7 +56,7 @@ class Registry(Generic[Entry]):
     >>> "er" in rivals.methods, "lenet" in rivals.networks
     (True, True)
     >>> list(rivals.networks)[:3]
-    ['alexnet', 'alexnet-table', 'conv-small']
+    ['alexnet', 'alexnet-table', 'conv-residual']
     """
 
     def __init__(self, kind: str, modules: Mapping[str, str] | None = None) -> None:

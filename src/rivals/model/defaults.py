@@ -24,7 +24,9 @@ GOOD_ENOUGH = 98.0  # percent that the ancestor's features reach, from which on 
 FEWEST_NEW = 40  # pictures a class, from which on new units are tried beside the ancestor's
 BATCH = 32  # that LR is for
 LR = 0.2  # chosen on training images of MNIST, FashionMNIST, CIFAR-10 and SVHN, 100 a class
+LR_FROM_ANCESTOR = 0.03  # by SVHN's training images and the classes that ancestors did not see
 PRESENTED = 16_000  # images shown to learn a task, each many times; fewer where they are large
+PRESENTED_FROM_ANCESTOR = 8_000
 WIDE = 48  # pixels a side, from which on they are
 EPOCHS = 3  # how often each is shown, where there are very many
 MOST_EPOCHS = 150
@@ -67,16 +69,20 @@ def preparation(channels: int) -> Preprocessing:
 
 
 def training(
-    images: int, side: int, batch: int, epochs: int | None, augmentation: str | None
-) -> TWTASettings:
-    """How `images` are learned: few ones often, many ones a few times."""
-    shown = PRESENTED * min(1.0, WIDE / side)
+    images: int, side: int, batch: int, epochs: int | None, augmentation: str | None,
+    ancestor: bool,
+) -> TWTASettings:  # fmt: skip
+    """How `images` are learned: few ones often, many ones a few times.
+
+    What starts from an ancestor starts near its end: fewer and smaller steps are enough.
+    """
+    shown = (PRESENTED_FROM_ANCESTOR if ancestor else PRESENTED) * min(1.0, WIDE / side)
     wanted = max(EPOCHS, min(MOST_EPOCHS, round(shown / images)))
     actual = max(2, min(batch, images // 2))
     return TWTASettings(
         epochs=epochs or wanted,
         batch_size=actual,
-        lr=LR * math.sqrt(actual / BATCH),
+        lr=(LR_FROM_ANCESTOR if ancestor else LR) * math.sqrt(actual / BATCH),
         augmentation=augmentation or ("crop" if images < PLENTY else "none"),
     )
 

@@ -231,7 +231,7 @@ class LearningSession:
         known = model.description.task(task.name)
         method.settings = defaults.training(
             len(task.train), model.description.input_shape[1], self.memory.batch,
-            self.options.epochs, self.options.augmentation,
+            self.options.epochs, self.options.augmentation, method.network.has_ancestor,
         )  # fmt: skip
         if known and method.in_closed_form(known.name):
             return self.refine_statistics(task, pictures, known)
@@ -264,6 +264,7 @@ class LearningSession:
             wanted = 0.0  # nothing is trained
         if wanted != 0:
             method.settings = method.settings.replace(new=1.0 if wanted is None else wanted)
+            method.first_head = frozen.first_head(closed)
             facts = self.facts(task, trainer.fit(task), None)
             gained = facts.accuracy - frozen.validation_accuracy(closed)
             if wanted is not None or gained > defaults.WORTH_NEW:
