@@ -9,8 +9,8 @@ there the task is given, and in `tasks-unknown` it is not. Each draw takes other
 there are more than five classes other classes; the test pictures are from the official test set,
 100 a class (Omniglot: the 6 drawings of a character that were not learned; CIFAR-100: 50).
 
-Learners: the names of ancestors, as `rivals learn --ancestor` takes them, and three that are not
-ours: `pixels` and `hog` (logistic regression on pixels and on histograms of oriented gradients) and
+Learners: the names of ancestors, as `rivals learn --ancestor` takes them, with a share of new units
+after a slash (`small/0.3`) where the pictures should not decide it, and three that are not ours: `pixels` and `hog` (logistic regression on pixels and on histograms of oriented gradients) and
 `cnn` (a plain network of four convolutions, 0.08 M weights). One row for each draw goes to few.csv,
 so that the command goes on where it stopped; then the means are printed.
 """
@@ -78,9 +78,12 @@ def draw(name: str, shots: int, number: int) -> Draw:
 def by_rivals(ancestor: str, data: Draw) -> tuple[float, int]:
     """Accuracy of `Model.learn`, and the bytes of the task."""
     images, labels, tested, truth = data
+    ancestor, _, share = ancestor.partition("/")
     with tempfile.TemporaryDirectory() as folder:
         model = rivals.Model(Path(folder) / "model")
-        learned = model.learn((images, labels), "task", ancestor=ancestor)
+        learned = model.learn(
+            (images, labels), "task", ancestor=ancestor, new=float(share) if share else None
+        )
         return model.test((tested, truth)).accuracy, learned.facts.bytes
 
 
