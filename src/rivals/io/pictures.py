@@ -23,7 +23,14 @@ from typing import IO, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin
+from PIL import (
+    ExifTags,
+    Image,
+    ImageFile,
+    ImageOps,
+    JpegImagePlugin,
+    UnidentifiedImageError,
+)
 
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
@@ -135,13 +142,24 @@ def open_picture(
     with _errors_in_words(name, kind, advice), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        Image.init()  # a format that this pillow was built without must not be named
-        known = [each for each in formats if each in Image.OPEN]
         with _file(source) as file:
             _check_icon(file)
-            with Image.open(file, "r", known) as picture:
+            with _identified(file, formats) as picture:
                 _check_size(picture, name)
                 yield picture
+
+
+def _identified(file: IO[bytes], formats: Sequence[str]) -> Image.Image:
+    """Open a file in one of the formats; the modules of rare formats are imported for them alone.
+
+    Pillow has more than forty, which take time and memory. A format that it was built without must
+    not be named.
+    """
+    Image.preinit()
+    with contextlib.suppress(UnidentifiedImageError):
+        return Image.open(file, "r", [each for each in formats if each in Image.OPEN])
+    Image.init()
+    return Image.open(file, "r", [each for each in formats if each in Image.OPEN])
 
 
 def upright(

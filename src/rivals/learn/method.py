@@ -31,6 +31,7 @@ from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
+from rivals.tickets.cost import counting_flops
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
 
 
@@ -305,13 +306,6 @@ class Method(ABC):
             self.known[name] = record.to(self.device)
         self.position = Position(**part.facts["position"])
         self.flops, self.spent = dict(part.facts["flops"]), part.facts["spent"]
-
-
-def counting_flops() -> Any:
-    """A counter of FLOPs; imported when needed, since it takes long to import."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    return FlopCounterMode(display=False)
 
 
 methods: Registry[type[Method]] = Registry(
