@@ -393,9 +393,10 @@ def _from_array(picture: NDArray[Any] | TensorLike, shape: Shape, name: str) -> 
         if first and array.shape[0] in channels:
             array = np.moveaxis(array, 0, -1)
     if array.ndim not in (2, 3) or array.size == 0 or (array.shape[2:] or (1,))[0] not in channels:
+        advice = "give a list of pictures" if array.ndim == 4 else "change its shape"
         raise RivalsError(
             f"{found}, but (height, width), (height, width, channels) or (channels, height, width) "
-            "with 1, 3 or 4 channels was expected; change its shape."
+            f"with 1, 3 or 4 channels was expected; {advice}."
         )
     array = as_bytes(array, found)
     return Image.fromarray(

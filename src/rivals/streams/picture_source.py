@@ -298,9 +298,3 @@ def read(
 
 def named_like(text: str, name: str) -> bool:
     return unicodedata.normalize("NFC", text) == name
-
-
-def default_name(folder: Path) -> str:
-    """A task is called like its folder."""
-    name = os.path.basename(os.path.abspath(folder))
-    return name or "task"
