@@ -308,7 +308,25 @@ class Method(ABC):
         self.flops, self.spent = dict(part.facts["flops"]), part.facts["spent"]
 
 
-methods: Registry[type[Method]] = Registry(
+class MethodRegistry(Registry[type[Method]]):
+    """Methods by name; also `module:name` for a method of your own.
+
+    >>> import rivals
+    >>> issubclass(rivals.methods["finetune"], rivals.Method)
+    True
+    """
+
+    def __getitem__(self, name: str) -> type[Method]:
+        found: object = super().__getitem__(name)
+        if not (isinstance(found, type) and issubclass(found, Method)):
+            raise RivalsError(
+                f"The method '{name}' is of type {type(found).__name__}, but a subclass of "
+                "rivals.Method was expected."
+            )
+        return found
+
+
+methods = MethodRegistry(
     "method",
     {
         "chain": "rivals.baselines.controls",
