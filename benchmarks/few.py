@@ -221,7 +221,7 @@ def main() -> None:
                                   f"{seconds:.1f}", size)  # fmt: skip
                         rows.append(dict(zip(FIELDS, values, strict=True)))
                         with path.open("a", newline="") as file:
-                            writer = csv.DictWriter(file, FIELDS)
+                            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
                             if file.tell() == 0:
                                 writer.writeheader()
                             writer.writerow(rows[-1])

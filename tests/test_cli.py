@@ -169,6 +169,12 @@ def test_help_is_quick(spawn: Spawn) -> None:
     assert min(seconds) < 0.2
 
 
+def test_the_package_is_a_program(spawn: Spawn) -> None:
+    printed, errors = spawn("-m", "rivals", "--help").communicate()
+    assert errors == ""
+    assert printed.startswith("Usage: rivals ")
+
+
 def test_version(accepted: Accepted) -> None:
     import torch
 
@@ -367,7 +373,9 @@ def test_info_of_a_ticket(finished: Path, accepted: Accepted) -> None:
 def test_info_of_something_else(tmp_path: Path, refused: Refused) -> None:
     assert "holds neither a model, a run nor a ticket" in refused("info", tmp_path)
     (tmp_path / "file").write_text("x")
-    assert "is a file, but the folder" in refused("info", tmp_path / "file")
+    said = refused("info", tmp_path / "file")
+    assert "is a file, but the folder" in said
+    assert "`rivals check` describes exported files" in said
     assert "make a model with `rivals learn" in refused("info", tmp_path / "nowhere", "--json")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +23,7 @@ from teaching import WORDS, asked, folder, marks, teach
 
 Refused = Callable[..., str]
 Tree = Callable[[Path], dict[str, str]]
+IMAGES, LABELS = np.arange(4 * 8 * 8).reshape(4, 8, 8), [0, 0, 1, 1]
 
 
 @pytest.fixture(scope="module")
@@ -262,6 +264,25 @@ def test_options_are_checked_before_pictures_are_read(
 ) -> None:
     """The folder is not there, but that is not what is said."""
     assert sentence in refused("learn", tmp_path / "nowhere", "--model", tmp_path / "m", *words)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("images", "words", "sentence"),
+    [
+        (IMAGES, (LABELS,), "name of the task is of type list, but text was expected; images and"),
+        (IMAGES, (np.asarray(LABELS),), "is of type ndarray, but text was expected"),
+        ((IMAGES, LABELS), (), "Arrays and datasets have no name; give the task one with name="),
+        ((200.0 * IMAGES, LABELS), ("task",), "'task' has float64 images with values from 0 to"),
+        ((IMAGES - 1, LABELS), ("task",), "'task' has int64 images, but uint8 from 0 to 255"),
+        ((IMAGES, LABELS[1:]), ("task",), "has 4 images and 3 labels"),
+    ],
+)
+def test_arrays_that_cannot_be_learned(
+    tmp_path: Path, images: Any, words: tuple[Any, ...], sentence: str
+) -> None:
+    with pytest.raises(RivalsError, match=sentence):
+        Model(tmp_path / "m").learn(images, *words)
     assert not (tmp_path / "m").exists()
 
 

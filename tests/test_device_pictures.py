@@ -155,9 +155,9 @@ def test_a_picture_that_was_opened_elsewhere_is_not_changed(tmp_path: Path) -> N
         (np.full((4, 4), np.nan), "with values from nan to nan"),
         (np.full((4, 4), -0.5), "with values from -0.5"),
         (np.zeros((5, 5, 2), np.uint8), r"\(5, 5, 2\), but \(height, width\), .* 1, 3 or 4"),
-        (np.zeros((1, 3, 4, 4), np.uint8), r"\(1, 3, 4, 4\), but \(height, width\)"),
+        (np.zeros((1, 3, 4, 4), np.uint8), r"\(1, 3, 4, 4\), but .*; give a list of pictures"),
         (np.zeros((0, 4), np.uint8), r"\(0, 4\), but \(height, width\)"),
-        (np.zeros(4, np.uint8), r"\(4,\), but \(height, width\)"),
+        (np.zeros(4, np.uint8), r"\(4,\), but \(height, width\), .*; change its shape"),
         (torch.zeros(4, 4, dtype=torch.bool), "an array of bool"),
         (np.zeros((10_000, 10_000), np.uint8), "more than 80 million pixels"),
         (Image.new("F", (4, 4)), "is not a picture that can be read"),
@@ -272,6 +272,19 @@ def one_picture(place: Path) -> None:
         path.unlink()
 
 
+def a_folder_of_tasks(place: Path) -> None:
+    tasks = place.parent / "tasks"
+    place.rename(tasks)
+    place.mkdir()
+    tasks.rename(place / "task")
+    shutil.copytree(place / "task", place / "other")
+
+
+def loose_pictures(place: Path) -> None:
+    shutil.copy(next((place / "digit 0").iterdir()), place / "loose.png")
+    no_classes(place)
+
+
 def only_damage(place: Path) -> None:
     for path in (place / "digit 0").iterdir():
         path.write_text("no picture")
@@ -295,6 +308,8 @@ def a_long_name(place: Path) -> None:
         (no_classes, "holds no classes, but a task needs at least two"),
         (one_class, "holds one class, 'digit 1', but a task needs at least two"),
         (one_picture, "has 1 picture, but each needs at least 2"),
+        (a_folder_of_tasks, "holds the folder 'digit 0' and no pictures, but a class is"),
+        (loose_pictures, "no classes and 1 picture that lies directly in it, but a task needs"),
         (only_damage, "has 0 pictures (4 left out)"),
         (a_hidden_command, "characters that cannot be shown"),
         (bytes_that_are_no_text, "characters that cannot be shown"),

@@ -182,6 +182,28 @@ def test_an_exported_ticket_needs_no_torch(taught: Path, ticket: Path) -> None:
     assert len(done.stdout.splitlines()) == 50
 
 
+def test_a_model_imports_little(taught: Path, tmp_path: Path) -> None:
+    """Neither learning's tools nor the decoders of rare formats, until a picture has one."""
+    code = (
+        "import sys\nfrom rivals.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as end:\n"
+        "    assert not end.code, end.code\n"
+        "wanted = ('yaml', 'rich', 'scipy', 'torch.utils.flop_counter', 'PIL.TgaImagePlugin')\n"
+        "print([name for name in wanted if name in sys.modules])\n"
+    )
+    one = next((taught / "new" / "low" / "digit 0").iterdir())
+    Image.open(one).save(tmp_path / "rare.tga")
+    for picture, imported in ((one, "[]"), (tmp_path / "rare.tga", "['PIL.TgaImagePlugin']")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "predict", picture, "--model", taught / "model"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        answer, modules = done.stdout.splitlines()
+        assert ": digit 0  " in answer
+        assert modules == imported
+
+
 def test_what_an_exported_ticket_cannot(taught: Path, ticket: Path, refused: Refused) -> None:
     new = taught / "new"
     assert "needs a model's folder" in refused("predict", new, "--model", ticket, "--reject", "0.1")

@@ -41,6 +41,7 @@ ROOMS = (
     "model/model",  # rivals.Model: it can export, too
     "web",
     "cli",
+    "__main__",
 )
 
 

@@ -12,6 +12,7 @@ from rivals.experiment import evaluation as evaluate
 from rivals.learn.method import Method, methods
 from rivals.learn.training_settings import TrainingSettings
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+from rivals.registry import imports_allowed
 from rivals.seeds import Seed
 from rivals.settings import leaves
 from rivals.streams.batching import epoch
@@ -324,3 +325,11 @@ def test_joint_training_can_wait_for_several_tasks():
     teach(method, found[2].task)
     assert method.spent > 0
     assert all(accuracy(method, lesson) > 90 for lesson in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("math:pi", "float"), ("json:JSONDecoder", "type"), ("math:sqrt", "builtin")]
+)
+def test_a_method_of_ones_own_is_a_method(name, kind):
+    with imports_allowed([name]), pytest.raises(RivalsError, match=f"is of type {kind}.*, but a"):
+        methods[name]

@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-import yaml
-
 from rivals.errors import RivalsError
 from rivals.io.reading import is_link
 
@@ -185,6 +183,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_yaml(path: Path, value: Any) -> None:
+    import yaml  # here: a model is read without it
+
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
     write_bytes(path, text.encode())
 

@@ -23,7 +23,14 @@ from typing import IO, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageFile, ImageOps, JpegImagePlugin
+from PIL import (
+    ExifTags,
+    Image,
+    ImageFile,
+    ImageOps,
+    JpegImagePlugin,
+    UnidentifiedImageError,
+)
 
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
@@ -135,13 +142,24 @@ def open_picture(
     with _errors_in_words(name, kind, advice), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        Image.init()  # a format that this pillow was built without must not be named
-        known = [each for each in formats if each in Image.OPEN]
         with _file(source) as file:
             _check_icon(file)
-            with Image.open(file, "r", known) as picture:
+            with _identified(file, formats) as picture:
                 _check_size(picture, name)
                 yield picture
+
+
+def _identified(file: IO[bytes], formats: Sequence[str]) -> Image.Image:
+    """Open a file in one of the formats; the modules of rare formats are imported for them alone.
+
+    Pillow has more than forty, which take time and memory. A format that it was built without must
+    not be named.
+    """
+    Image.preinit()
+    with contextlib.suppress(UnidentifiedImageError):
+        return Image.open(file, "r", [each for each in formats if each in Image.OPEN])
+    Image.init()
+    return Image.open(file, "r", [each for each in formats if each in Image.OPEN])
 
 
 def upright(
@@ -375,9 +393,10 @@ def _from_array(picture: NDArray[Any] | TensorLike, shape: Shape, name: str) -> 
         if first and array.shape[0] in channels:
             array = np.moveaxis(array, 0, -1)
     if array.ndim not in (2, 3) or array.size == 0 or (array.shape[2:] or (1,))[0] not in channels:
+        advice = "give a list of pictures" if array.ndim == 4 else "change its shape"
         raise RivalsError(
             f"{found}, but (height, width), (height, width, channels) or (channels, height, width) "
-            "with 1, 3 or 4 channels was expected; change its shape."
+            f"with 1, 3 or 4 channels was expected; {advice}."
         )
     array = as_bytes(array, found)
     return Image.fromarray(

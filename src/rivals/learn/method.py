@@ -32,6 +32,7 @@ from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
+from rivals.tickets.cost import counting_flops
 from rivals.tickets.parallel import AnyTicket, ParallelTickets, TicketOutput
 
 
@@ -320,14 +321,25 @@ class Method(ABC):
         self.flops, self.spent = dict(part.facts["flops"]), part.facts["spent"]
 
 
-def counting_flops() -> Any:
-    """A counter of FLOPs; imported when needed, since it takes long to import."""
-    from torch.utils.flop_counter import FlopCounterMode
+class MethodRegistry(Registry[type[Method]]):
+    """Methods by name; also `module:name` for a method of your own.
 
-    return FlopCounterMode(display=False)
+    >>> import rivals
+    >>> issubclass(rivals.methods["finetune"], rivals.Method)
+    True
+    """
+
+    def __getitem__(self, name: str) -> type[Method]:
+        found: object = super().__getitem__(name)
+        if not (isinstance(found, type) and issubclass(found, Method)):
+            raise RivalsError(
+                f"The method '{name}' is of type {type(found).__name__}, but a subclass of "
+                "rivals.Method was expected."
+            )
+        return found
 
 
-methods: Registry[type[Method]] = Registry(
+methods = MethodRegistry(
     "method",
     {
         "chain": "rivals.baselines.controls",

@@ -44,8 +44,15 @@ def open_source(
     )
 
 
-def default_name(data: PictureData) -> str:
-    """A task is called like its folder; arrays and datasets need a name."""
+def task_name(data: PictureData, name: str | None) -> str:
+    """The name of a task: as given, or like its folder; arrays and datasets need one."""
+    if name is not None and not isinstance(name, str):
+        raise RivalsError(
+            f"The name of the task is of type {type(name).__name__}, but text was expected; images "
+            "and labels are given as one pair, (images, labels)."
+        )
+    if name:
+        return name
     if isinstance(data, str | os.PathLike):
         return os.path.basename(os.path.abspath(data)) or "task"
     raise RivalsError("Arrays and datasets have no name; give the task one with name=.")

@@ -21,7 +21,8 @@ def folder_kind(folder: Path) -> str:
         ) from error
     except NotADirectoryError as error:
         raise RivalsError(
-            f"{folder} is a file, but the folder of a model, a run or a ticket was expected."
+            f"{folder} is a file, but the folder of a model, a run or a ticket was expected; "
+            "`rivals check` describes exported files."
         ) from error
     except OSError as error:
         raise RivalsError(f"The folder {folder} cannot be read ({error.strerror}).") from error

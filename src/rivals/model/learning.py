@@ -34,7 +34,7 @@ from rivals.learn.method import Position
 from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.twta import TWTA
 from rivals.model import budgets, defaults, limits
-from rivals.model.data_source import PictureData, default_name, open_source
+from rivals.model.data_source import PictureData, open_source, task_name
 from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
@@ -177,7 +177,7 @@ def learn(
     wanted = LearnOptions(**options)
     budget = budgets.TimeBudget(wanted.minutes, time.monotonic() if started is None else started)
     where = Path(model)
-    task = picture_source.named(name or default_name(data), "task")
+    task = picture_source.named(task_name(data, name), "task")
     if isinstance(data, str | Path):
         check_apart(Path(data), where)
     with write_lock(where) as lock:

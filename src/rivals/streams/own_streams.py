@@ -241,8 +241,9 @@ def checked_arrays(pair: tuple[ArrayLike, ArrayLike], task: str) -> tuple[torch.
             f"The task '{task}' has {len(images)} images and {len(labels)} labels, but needs as "
             "many of both, and at least one."
         )
-    pixels = channels_first(as_bytes(images, f"The images of the task '{task}'"), batch=True)
-    return torch.from_numpy(np.array(pixels, order="C")), labels.tolist()
+    pixels = as_bytes(images, f"The task '{task}' has {images.dtype} images")
+    copied = np.array(channels_first(pixels, batch=True), order="C")
+    return torch.from_numpy(copied), labels.tolist()
 
 
 def _add(digest: Any, task: str, loaded: LoadedTask) -> None:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from rivals.errors import RivalsError
 from rivals.io.pictures import MAX_MEMORY, Picture, Shape, picture_size, to_pixels
+from rivals.io.reading import printable
 from rivals.seeds import Seed
 from rivals.streams.own_streams import Labels
 
@@ -93,11 +94,17 @@ def find(folder: Path, fewest: int = 2) -> PictureSource:
             if name in classes:
                 raise RivalsError(f"{folder} has two folders for the class '{name}'; join them.")
             classes[name] = _files(path, root, left_out)
+            if not classes[name] and (deeper := subfolders(path)):
+                raise RivalsError(
+                    f"{path} holds the folder '{printable(deeper[0].name)}' and no pictures, but a "
+                    f"class is a folder of pictures; if its folders are the classes, name {path}."
+                )
     if len(classes) < fewest:
         found = f"one class, '{next(iter(classes))}'" if classes else "no classes"
         loose = sum(Path(each.path).suffix.lower() in PICTURES for each in left_out)
         needs = "a task needs at least two classes" if fewest > 1 else "a test needs at least one"
-        beside = f" and {loose} pictures that lie directly in it" if loose else ""
+        lie = "1 picture that lies" if loose == 1 else f"{loose} pictures that lie"
+        beside = f" and {lie} directly in it" if loose else ""
         raise RivalsError(
             f"{folder} holds {found}{beside}, but {needs}; "
             "make a subfolder for each class and put its pictures there."
@@ -291,9 +298,3 @@ def read(
 
 def named_like(text: str, name: str) -> bool:
     return unicodedata.normalize("NFC", text) == name
-
-
-def default_name(folder: Path) -> str:
-    """A task is called like its folder."""
-    name = os.path.basename(os.path.abspath(folder))
-    return name or "task"

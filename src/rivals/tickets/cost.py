@@ -8,7 +8,6 @@ from typing import Any
 import safetensors.torch
 import torch
 from torch import fx, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,16 @@ def cost(network: nn.Module, input_shape: tuple[int, int, int]) -> Cost:
     """Count what is there; 1 MAC is 2 FLOPs."""
     weights = sum(p.numel() for p in network.parameters())
     size = len(safetensors.torch.save({k: v.contiguous() for k, v in network.state_dict().items()}))
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with torch.no_grad(), counting_flops() as counter:
         network(torch.zeros(1, *input_shape))
     return Cost(weights, size, counter.get_total_flops() // 2, working_memory(network, input_shape))
+
+
+def counting_flops() -> Any:
+    """A counter of FLOPs; imported when needed, since it takes long to import."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    return FlopCounterMode(display=False)
 
 
 def working_memory(network: nn.Module, input_shape: tuple[int, int, int]) -> int:
