@@ -6,7 +6,7 @@ import torch
 
 from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTA, TWTASettings
-from rivals.naming.discriminant import ClassStatistics, discriminant
+from rivals.naming.discriminant import ClassStatistics, covariance, discriminant, head
 from rivals.naming.task_record import TaskRecord
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.rival_network import ANCESTOR, RivalNetwork
@@ -169,3 +169,13 @@ def test_statistics_are_stored_with_16_bits() -> None:
     few = found.without_scatter()
     assert set(few.tensors()) == {"means", "counts"}
     assert ClassStatistics.from_tensors(few.tensors()).scatter is None
+
+
+def test_with_a_prior_of_0_the_nearest_class_mean_decides() -> None:
+    found, rows, _ = some_statistics(0, 30)
+    within = torch.diag(torch.tensor([1.0, 50.0, 0.1, 3.0, 7.0]))
+    weight, bias = head(found.means, covariance([found.without_scatter()], within, prior=0))
+    nearest = torch.cdist(rows.double(), found.means).argmin(1)
+    assert torch.equal((rows @ weight.T + bias).argmax(1), nearest)
+    other, _ = head(found.means, covariance([found.without_scatter()], within, prior=30))
+    assert not torch.allclose(other / other.norm(), weight / weight.norm(), atol=0.1)

@@ -352,7 +352,7 @@ def named(ancestor: AncestorName) -> Ancestor:
 
 def check_statistics(path: Path, task: str, kept: dict[str, Tensor]) -> None:
     """Refuse statistics that no pictures have."""
-    if int(kept["counts"].min()) < 1 or min(float(kept["prior"]), float(kept["scale"])) <= 0:
+    if int(kept["counts"].min()) < 1 or float(kept["prior"]) < 0 or float(kept["scale"]) <= 0:
         raise damaged(path, f"the statistics of '{task}' are of no pictures")
 
 

@@ -1,8 +1,9 @@
 """Learning on the features of an ancestor, which do not change: a head in closed form.
 
 Every picture is tested by a head from the other folds. These scores choose how much the covariance
-of the ancestor's own classes counts, whether a covariance of the task is worth its bytes, and how
-sure the head may be of its answers. The head itself is then made from all pictures.
+of the ancestor's own classes counts, whether the nearest class mean is better than a discriminant,
+whether a covariance of the task is worth its bytes, and how sure the head may be of its answers.
+The head itself is then made from all pictures.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class ClosedForm:
     labels: Tensor  # (n,)
 
     @property
+    def nearest_mean(self) -> bool:
+        """Whether the nearest class mean decides, not a discriminant."""
+        return float(self.kept["prior"]) == 0
+
+    @property
     def accuracy(self) -> float:
         """Percent right, cross-validated."""
         return 100 * float((self.predicted == self.labels).float().mean())
@@ -81,7 +87,7 @@ class FrozenFeatures:
         parts = list(self._parts())
         options = {
             (prior, own): self._scores(parts, prior, own)
-            for prior, own in [(ALONE, False), *((prior, True) for prior in PRIORS)]
+            for prior, own in [(0.0, False), (ALONE, False), *((prior, True) for prior in PRIORS)]
         }
         (prior, own), scale = self._choose(options)
         whole = ClassStatistics.of(self.rows, self.labels, self.classes)
@@ -142,11 +148,9 @@ class FrozenFeatures:
             return 100 * float((scores.argmax(1) == self.labels).float().mean())
 
         best = {key: self._best_scale(scores) for key, scores in options.items()}
-        without = (ALONE, False)
-        chosen = min(
-            (key for key in options if key != without),
-            key=lambda key: self._loss(options[key], best[key]),
-        )
+        loss = {key: self._loss(scores, best[key]) for key, scores in options.items()}
+        without = min((key for key in options if not key[1]), key=loss.__getitem__)
+        chosen = min((key for key in options if key[1]), key=loss.__getitem__)
         if accuracy(options[chosen]) - accuracy(options[without]) <= WORTH_COVARIANCE:
             chosen = without
         return chosen, best[chosen]

@@ -97,7 +97,12 @@ class ClassStatistics:
 def covariance(
     statistics: Sequence[ClassStatistics], within: Tensor, prior: float = PRIOR
 ) -> Tensor:
-    """Σ of all these classes, `within` counting as much as `prior` pictures: (d, d)."""
+    """Σ of all these classes, `within` counting as much as `prior` pictures: (d, d).
+
+    With a prior of 0 all directions count the same: the nearest class mean decides.
+    """
+    if prior == 0:
+        return float(within.diagonal().mean()) * torch.eye(len(within), dtype=torch.float64)
     whole, freedom = prior * within.double(), prior
     for each in statistics:
         if each.scatter is not None:
