@@ -22,11 +22,12 @@ from rivals.streams.stream import folds, stratified
 SIDE = 8  # pixels
 IMAGES = 256  # made small at once
 PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)  # λ, the strongest first
-CHOOSING = 1000  # pictures that choose λ, at most
+CHOOSING = 500  # pictures that choose λ, at most
 FOLDS = 3  # that choose it
 ITERATIONS = 60  # at most; 10 to 20 are usual
 MEMORY = 8  # steps that L-BFGS remembers
 TOLERANCE = 1e-6  # of the mean loss: what another step may gain
+ROUGHLY = 1e-4  # the same while λ is chosen
 
 
 def pixel_regression(images: Tensor, labels: Tensor, seed: Seed) -> Head:
@@ -55,13 +56,16 @@ def logistic_regression(rows: Tensor, labels: Tensor, seed: Seed) -> Head:
     for kept, held in folds(truth, FOLDS, seed.child("penalty")):
         if len(torch.unique(truth[kept])) <= int(labels.max()):
             continue  # the one picture of a class would be tested here
-        for number, (weight, bias) in enumerate(fit_path(few[kept], truth[kept], PENALTIES)):
+        heads = fit_path(few[kept], truth[kept], PENALTIES, ROUGHLY)
+        for number, (weight, bias) in enumerate(heads):
             scores = few[held] @ weight.T + bias
             losses[number] += F.cross_entropy(scores, truth[held], reduction="sum")
     return fit_path(rows, labels, [PENALTIES[int(losses.argmin())]])[0]
 
 
-def fit_path(rows: Tensor, labels: Tensor, penalties: Iterable[float]) -> list[Head]:
+def fit_path(
+    rows: Tensor, labels: Tensor, penalties: Iterable[float], tolerance: float = TOLERANCE
+) -> list[Head]:
     """Weight and bias for each λ; each search starts where the one before it ended.
 
     Neighbouring pixels are alike, which makes the search slow. So it runs in the axes of their
@@ -71,25 +75,25 @@ def fit_path(rows: Tensor, labels: Tensor, penalties: Iterable[float]) -> list[H
     standard = (rows - centre) / scale
     values, axes = torch.linalg.eigh(standard.T @ standard)
     ones, classes, heads = torch.ones(len(rows), 1), int(labels.max()) + 1, []
-    inputs = torch.cat([standard @ axes, ones], 1)
+    inputs, truth = torch.cat([standard @ axes, ones], 1), F.one_hot(labels, classes).float()
     curved = torch.cat([values.clamp_min(0), ones.sum(0)]) / classes  # roughly, without λ
     found = torch.zeros(classes, inputs.shape[1])  # weights in these axes, then the bias
     for penalty in penalties:
         decay = torch.full_like(curved, penalty)
         decay[-1] = 0  # the bias is free
-        found = _minimise(inputs, F.one_hot(labels, classes).float(), decay, found, curved + decay)
+        found = _minimise(inputs, truth, decay, found, curved + decay, tolerance * len(rows))
         weight = (found[:, :-1] @ axes.T) / scale
         heads.append((weight, found[:, -1] - weight @ centre))
     return heads
 
 
 def _minimise(
-    inputs: Tensor, truth: Tensor, decay: Tensor, start: Tensor, curved: Tensor
+    inputs: Tensor, truth: Tensor, decay: Tensor, start: Tensor, curved: Tensor, enough: float
 ) -> Tensor:
     """The weights (classes, d) with the least loss, by L-BFGS.
 
     Written out, since `torch.optim` takes seconds to import. `curved` (d,) is about the second
-    derivative of the loss.
+    derivative of the loss; the search ends where a step gains less than `enough`.
     """
 
     def evaluate(weight: Tensor) -> tuple[float, Tensor]:
@@ -102,7 +106,7 @@ def _minimise(
     pairs: list[tuple[Tensor, Tensor, float]] = []  # of steps and changes of the gradient
     for _ in range(ITERATIONS):
         slope = float((gradient.square() / curved).sum())  # twice what a step could gain, about
-        if slope <= TOLERANCE * len(inputs):
+        if slope <= enough:
             break
         direction = -_newton(gradient, pairs, curved)
         length, falls = 1.0, float((direction * gradient).sum())

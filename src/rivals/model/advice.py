@@ -1,7 +1,6 @@
 """What a person should know after learning: how good, against what, what is mixed up, what helps.
 
-    advice = advise(images, labels, classes, predicted, CLOSED_FORM, features=features, fit=fit,
-                    seed=seed)
+    advice = advise(task, predicted, CLOSED_FORM, features=features, fit=fit, seed=seed)
     advice.to_dict()   # in `Learned.to_dict()` and in the event `done`
 
 All of it is measured on pictures that were not learned from when they were tested, and takes about
@@ -21,12 +20,13 @@ import torch
 from torch import Tensor
 
 from rivals.learn import linear_head
-from rivals.learn.linear_head import Fit, held_out_scores, tested_rows
+from rivals.learn.linear_head import Fit, Split, held_out_scores, tested_rows
 from rivals.learn.logistic_regression import logistic_regression, small_pixels
 from rivals.model.testing import wilson
 from rivals.naming.discriminant import nearest_class_mean
 from rivals.seeds import Seed
 from rivals.streams.stream import folds, stratified
+from rivals.streams.task import Task
 
 CLOSED_FORM, NEW_UNITS, PIXELS, NEAREST = "closed form", "new units", "pixels", "nearest mean"
 LEARNERS = {  # in words
@@ -35,7 +35,7 @@ LEARNERS = {  # in words
     PIXELS: "logistic regression on pixels",
     NEAREST: "nearest class mean",
 }
-MOST_TESTED = 1000  # pictures that the baselines are tested with: they should take a second
+MOST_TESTED = 500  # pictures in cross-validation, about: all of it should take a second
 SHARES = (0.25, 0.5, 1.0)  # of the pictures, on the learning curve
 FOLDS = 5  # in which each of them is tested
 DRAWS, ROWS = 6, 1500  # draws of these shares; fewer where rows times draws exceeded ROWS
@@ -154,51 +154,51 @@ class Advice:
 
 
 def advise(
-    images: Tensor, labels: Tensor, classes: Sequence[str], predicted: Tensor, kept: str, *,
-    features: Tensor | None = None, fit: Fit | None = None,
-    others: Mapping[str, float] | None = None, seed: Seed,
+    task: Task, predicted: Tensor, kept: str, *, features: Tensor | None = None,
+    fit: Fit | None = None, others: Mapping[str, float] | None = None, seed: Seed,
 ) -> Advice:  # fmt: skip
     """Measure all that `Advice` says.
 
     Args:
-        images: (n, channels, height, width), bytes: all pictures of the task, those that were held
-            out the last.
-        labels: (n,).
-        classes: Their names.
-        predicted: The answers of the learner that was kept for the last `len(predicted)` pictures,
-            which were held out; if these are all, for each picture by a learner from others
-            (cross-validation). The baselines are tested in the same way.
+        task: Its training pictures and those held out.
+        predicted: The answers of the learner that was kept, for the pictures held out; or for all,
+            the training pictures first, each by a learner from others (cross-validation). The
+            baselines are tested in the same way.
         kept: Its name, a key of LEARNERS.
-        features: (n, d), those of the ancestor, if there is one.
+        features: (n, d), those of the ancestor for all pictures in this order, if there is one.
         fit: A learner on these features, for the learning curve: `discriminant` with the ancestor's
             covariance, whatever was kept, since it gains from more pictures as `learn` does.
         others: Percent right of other learners that were tried, on the same pictures.
     """
+    parts = (task.train, task.validation)
+    labels = torch.cat([each.labels for each in parts])
     count, held = len(labels), len(predicted)
     splits = [(torch.arange(count - held), torch.arange(count - held, count))]
     if held == count:
         splits = list(folds(labels, linear_head.FOLDS, seed.child("folds")))
-        splits = splits[: math.ceil(len(splits) * MOST_TESTED / count)]
-    truth = labels[tested_rows(splits)]
+        splits = _some(splits, count)
+    tested = labels[tested_rows(splits)]
+    pixels = torch.cat([small_pixels(each.images) for each in parts])
     learners: dict[str, tuple[Fit, Tensor]] = {
-        PIXELS: (partial(logistic_regression, seed=seed.child("pixels")), small_pixels(images))
+        PIXELS: (partial(logistic_regression, seed=seed.child("pixels")), pixels)
     }
     if features is not None:
         learners[NEAREST] = (nearest_class_mean, features)
     baselines = {
-        name: _percent(held_out_scores(rows, labels, learner, splits).argmax(1) == truth)
+        name: _percent(held_out_scores(rows, labels, learner, splits).argmax(1) == tested)
         for name, (learner, rows) in learners.items()
     }
     more = None
     if features is not None and fit is not None:
         more = learning_curve(features, labels, fit, seed.child("curve"))
+    truth = labels[count - held :]
     return Advice(
-        accuracy=_percent(predicted == labels[count - held :]),
+        accuracy=_percent(predicted == truth),
         tested=held,
         cross_validated=held == count,
         kept=kept,
         baselines={**baselines, **(others or {})},
-        confused=most_confused(labels[count - held :], predicted, classes),
+        confused=most_confused(truth, predicted, task.classes),
         more_pictures=more,
     )
 
@@ -238,29 +238,30 @@ def learning_curve(
     too few pictures to learn from half of them.
     """
     draws = draws or max(1, min(DRAWS, ROWS // len(labels)))
-    right, learned = torch.zeros(len(SHARES), len(labels)), [0] * len(SHARES)
+    right, times = torch.zeros(len(SHARES), len(labels)), torch.zeros(len(labels))
+    learned = [0] * len(SHARES)
     for draw in range(draws):
         splits = list(folds(labels, FOLDS, seed.child("folds", draw)))
+        splits = _some(splits, len(labels))
         tested = tested_rows(splits)
+        times[tested] += 1
         for number, share in enumerate(SHARES):
             some = [
                 (kept[stratified(labels[kept], 1 - share, seed.child("some", draw, fold))[0]], held)
                 for fold, (kept, held) in enumerate(splits)
             ]
             scores = held_out_scores(rows, labels, fit, some)
-            right[number, tested] += (scores.argmax(1) == labels[tested]).float() / draws
+            right[number, tested] += (scores.argmax(1) == labels[tested]).float()
             learned[number] += sum(len(kept) for kept, _ in some)
     doublings = math.log2(learned[-1] / learned[0])  # two, but for very few pictures
     if doublings < 1:
         return None
-    accuracies = 100 * right.mean(1)
-    each = 100 * (right[-1] - right[0]) / doublings  # points, of each picture
+    right = 100 * right[:, times > 0] / times[times > 0]  # percent of the times, of each picture
+    gains = (right[-1] - right[0]) / doublings
     # Where no picture differs, one could have.
-    luck = max(float(each.std()) / math.sqrt(len(each)), 100 / doublings / len(each))
-    return MorePictures(
-        tuple(accuracies.tolist()),
-        *expected_gain(float(each.mean()), luck, 100 - float(accuracies[-1])),
-    )
+    luck = max(float(gains.std()) / math.sqrt(len(gains)), 100 / doublings / len(gains))
+    accuracies = tuple(right.mean(1).tolist())
+    return MorePictures(accuracies, *expected_gain(float(gains.mean()), luck, 100 - accuracies[-1]))
 
 
 def expected_gain(slope: float, luck: float, wrong: float) -> tuple[float, float]:
@@ -288,6 +289,11 @@ def _at_least(count: int, trials: int, share: float) -> float:
         )
         for number in range(count, trials + 1)
     )  # fmt: skip
+
+
+def _some(splits: list[Split], count: int) -> list[Split]:
+    """Of very many pictures it is enough to test some."""
+    return splits[: math.ceil(len(splits) * MOST_TESTED / count)]
 
 
 def _percent(right: Tensor) -> float:
