@@ -97,6 +97,7 @@ class Advice:
         {"accuracy": 72.0, "interval": [58.3, 82.5], "tested": 50, "cross_validated": true,
          "kept": "closed form",                             # a key of LEARNERS
          "baselines": {"pixels": 41.0, "nearest mean": 52.0},  # percent, on the same pictures
+         "learners": [["linear discriminant", 72.0], ["nearest class mean", 52.0], …],  # in words
          "confused": {"classes": ["cat", "dog"], "count": 7, "mistakes": 14} | null,
          "more_pictures": {"accuracies": [60.1, 66.4, 72.0], "gain": 4.8, "error": 1.4,
                            "verdict": "help" | "little" | "unclear"} | null,
@@ -121,7 +122,7 @@ class Advice:
     def sentences(self) -> dict[str, str]:
         """At most one short line on each subject."""
         found = {}
-        if len(self.baselines.keys() - {self.kept}) > 0:
+        if len(self.learners()) > 1:
             found["learners"] = self._comparison()
         if self.confused:
             found["confused"] = str(self.confused)
@@ -129,14 +130,19 @@ class Advice:
             found["more_pictures"] = str(self.more_pictures)
         return found
 
+    def learners(self) -> list[tuple[str, float]]:
+        """Learners in words with their accuracies: the one that was kept, then the best others."""
+        others = [(each, name) for name, each in self.baselines.items() if name != self.kept]
+        ranked = [(self.accuracy, self.kept), *sorted(others, reverse=True)]
+        return [(LEARNERS.get(name, name), each) for each, name in ranked]
+
     def _comparison(self) -> str:
-        """What was kept, and the others, the best first; whether one of them is as good."""
-        others = [(value, name) for name, value in self.baselines.items() if name != self.kept]
-        listed = [f"{LEARNERS.get(n, n)} {value:.1f} %" for value, n in sorted(others)[::-1]]
-        kept = f"Kept: {LEARNERS.get(self.kept, self.kept)}"
-        if max(others)[0] < self.accuracy:
-            return f"{kept}. For comparison: {', '.join(listed)}."
-        return "; ".join([f"{kept}, no better than {listed[0]}", *listed[1:]]) + "."
+        """What was kept, and the others; whether one of them is as good."""
+        (kept, accuracy), *others = self.learners()
+        listed = [f"{name} {each:.1f} %" for name, each in others]
+        if others[0][1] < accuracy:
+            return f"Kept: {kept}. For comparison: {', '.join(listed)}."
+        return "; ".join([f"Kept: {kept}, no better than {listed[0]}", *listed[1:]]) + "."
 
     def to_dict(self) -> dict[str, Any]:
         more = self.more_pictures
@@ -147,6 +153,7 @@ class Advice:
             "cross_validated": self.cross_validated,
             "kept": self.kept,
             "baselines": dict(self.baselines),
+            "learners": [list(each) for each in self.learners()],
             "confused": asdict(self.confused) if self.confused else None,
             "more_pictures": {**asdict(more), "verdict": more.verdict} if more else None,
             "sentences": self.sentences(),
