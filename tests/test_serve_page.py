@@ -108,7 +108,8 @@ def draw(page: Any, where: str, kind: str, number: int) -> None:
 
 
 def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
-    server = serve(tmp_path / "model")
+    from_nothing = ("--ancestor", "none")  # so that there is something to watch
+    server = serve(tmp_path / "model", *from_nothing)
     tab = Tab(browser, server)
     page = tab.page
 
@@ -184,7 +185,7 @@ def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> 
     other.page.get_by_role("heading", name="Learning uploaded").wait_for(timeout=LONG)
     server.kill()
     other.page.get_by_text("The server does not answer").wait_for()
-    server = serve(tmp_path / "model", "--port", str(server.port))
+    server = serve(tmp_path / "model", "--port", str(server.port), *from_nothing)
     other.page.get_by_text("A token is required").wait_for()  # the cookie ended with the server
     second = other.context.new_page()
     second.goto(server.url)
