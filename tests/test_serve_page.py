@@ -309,7 +309,7 @@ def test_advice_is_shown_after_learning(browser: Any, serve: Serve, tmp_path: Pa
     shown.get_by_text("<b>cat and dog are mixed up most: 7 of 14 mistakes.").wait_for()
     shown.get_by_text("Twice as many pictures would probably bring about 5 points").wait_for()
     rows = [each.text_content() for each in shown.locator("li").all()]
-    assert rows == ["linear discriminant72.0 %", "nearest class mean52.0 %",
+    assert rows == ["linear discriminant (kept)72.0 %", "nearest class mean52.0 %",
                     "logistic regression on pixels41.0 %"]  # fmt: skip
     widths = [each.bounding_box()["width"] for each in shown.locator(".bar i").all()]
     assert widths == sorted(widths, reverse=True)

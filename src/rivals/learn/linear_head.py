@@ -18,7 +18,7 @@ FOLDS = 10  # of cross-validation; with five, accuracy is a point or two too low
 def held_out_scores(rows: Tensor, labels: Tensor, fit: Fit, splits: Iterable[Split]) -> Tensor:
     """Scores (tested, classes) of the rows that each split tests, by a head from the others.
 
-    One split is a hold-out, several are cross-validation. The order is that of `tested_rows`.
+    One split is a hold-out, several are cross-validation. The order is that of `held_out_rows`.
     """
     parts = []
     for learned, tested in splits:
@@ -27,6 +27,6 @@ def held_out_scores(rows: Tensor, labels: Tensor, fit: Fit, splits: Iterable[Spl
     return torch.cat(parts)
 
 
-def tested_rows(splits: Iterable[Split]) -> Tensor:
+def held_out_rows(splits: Iterable[Split]) -> Tensor:
     """Which rows are tested, in the order of `held_out_scores`."""
     return torch.cat([tested for _, tested in splits])

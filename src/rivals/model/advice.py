@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from rivals.learn import linear_head
-from rivals.learn.linear_head import Fit, Split, held_out_scores, tested_rows
+from rivals.learn.linear_head import Fit, Split, held_out_rows, held_out_scores
 from rivals.learn.logistic_regression import logistic_regression, small_pixels
 from rivals.model.testing import wilson
 from rivals.naming.discriminant import nearest_class_mean
@@ -184,7 +184,7 @@ def advise(
     if held == count:
         splits = list(folds(labels, linear_head.FOLDS, seed.child("folds")))
         splits = _some(splits, count)
-    tested = labels[tested_rows(splits)]
+    tested = labels[held_out_rows(splits)]
     pixels = torch.cat([small_pixels(each.images) for each in parts])
     learners: dict[str, tuple[Fit, Tensor]] = {
         PIXELS: (partial(logistic_regression, seed=seed.child("pixels")), pixels)
@@ -250,7 +250,7 @@ def learning_curve(
     for draw in range(draws):
         splits = list(folds(labels, FOLDS, seed.child("folds", draw)))
         splits = _some(splits, len(labels))
-        tested = tested_rows(splits)
+        tested = held_out_rows(splits)
         times[tested] += 1
         for number, share in enumerate(SHARES):
             some = [

@@ -105,6 +105,7 @@ export class Train {
     this.job = job;
     this.winnerMap = null;
     this.showAdvice(null);
+    this.showTrained(true);
     this.competed = false; // whether this training has had a competition
     this.announced = -1;
     this.map.replaceChildren();
@@ -124,9 +125,15 @@ export class Train {
     this.reset(event.job);
     this.layers = event.layers;
     this.phase.textContent = "Training starts.";
+    if (event.steps === 0) return this.showTrained(false); // a head in closed form
     this.winnerMap = new WinnerMap(event.layers);
     this.map.replaceChildren(this.winnerMap.node);
     this.winnerMap.layout();
+  }
+
+  /** Training accuracy and winners, where something is trained. */
+  showTrained(trained) {
+    this.accuracy.node.hidden = this.units.node.hidden = !trained;
   }
 
   onStep(event) {
@@ -190,10 +197,10 @@ export class Train {
   showAdvice(advice) {
     this.advice = advice || null;
     const learners = advice?.learners || [];
-    this.learners.replaceChildren(...learners.map(([name, accuracy]) => {
+    this.learners.replaceChildren(...learners.map(([name, accuracy], place) => {
       const filled = h("i");
       filled.style.width = `${accuracy}%`;
-      return h("li", {}, h("span", {}, name), h("div.bar", {}, filled), h("span", {}, `${accuracy.toFixed(1)} %`));
+      return h("li", {}, h("span", {}, place ? name : `${name} (kept)`), h("div.bar", {}, filled), h("span", {}, `${accuracy.toFixed(1)} %`));
     }));
     this.sentences.replaceChildren(...this.adviceTexts().map((text) => h("p", {}, text)));
     this.adviceNode.hidden = !learners.length;
@@ -234,8 +241,9 @@ export class Train {
     if (!task) return;
     this.time.value.textContent = duration(task.seconds);
     this.showHeldOut(task);
-    const how = this.advice?.cross_validated ? `in cross-validation of ${count(task.held, "picture")}` : `on ${count(task.held, "held-out picture")}`;
-    this.heldOut.label.textContent = how;
+    const crossValidated = this.advice?.cross_validated;
+    const how = crossValidated ? `in cross-validation of ${count(task.held, "picture")}` : `on ${count(task.held, "held-out picture")}`;
+    if (crossValidated) this.heldOut.label.textContent = `accuracy, ${count(task.held, "picture")} cross-validated`;
     this.phase.textContent = `Accuracy ${accuracyText(task.accuracy, task.interval)} ${how}. The ticket has ${count(task.weights, "weight")} in ${bytes(task.bytes)}.`;
     if (this.finished !== job.id) announce([`Learned ${job.task}.`, this.phase.textContent, ...this.adviceTexts()].join(" "));
     this.finished = job.id;
