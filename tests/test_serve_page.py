@@ -15,6 +15,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from rivals.model.advice import (
+    CLOSED_FORM,
+    NEAREST,
+    PIXELS,
+    Advice,
+    ConfusedPair,
+    MorePictures,
+)
 from served import Served, fill, shape, until
 
 pytest.importorskip("fastapi", reason="fastapi is not installed: rivals[web]")
@@ -100,7 +108,8 @@ def draw(page: Any, where: str, kind: str, number: int) -> None:
 
 
 def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
-    server = serve(tmp_path / "model")
+    from_nothing = ("--ancestor", "none")  # so that there is something to watch
+    server = serve(tmp_path / "model", *from_nothing)
     tab = Tab(browser, server)
     page = tab.page
 
@@ -176,7 +185,7 @@ def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> 
     other.page.get_by_role("heading", name="Learning uploaded").wait_for(timeout=LONG)
     server.kill()
     other.page.get_by_text("The server does not answer").wait_for()
-    server = serve(tmp_path / "model", "--port", str(server.port))
+    server = serve(tmp_path / "model", "--port", str(server.port), *from_nothing)
     other.page.get_by_text("A token is required").wait_for()  # the cookie ended with the server
     second = other.context.new_page()
     second.goto(server.url)
@@ -274,6 +283,44 @@ def test_a_competition_is_shown_only_while_units_compete(
     happens(event="validation", accuracy=75.0, held=80, step=60)
     live.locator(".facts").get_by_text("75 % ± 9").wait_for()
     live.locator(".facts").get_by_text("on 80 held-out pictures").wait_for()
+    assert tab.troubles == []
+    tab.context.close()
+
+
+def test_advice_is_shown_after_learning(browser: Any, serve: Serve, tmp_path: Path) -> None:
+    """Two baselines, the pair that is mixed up most, what more pictures bring; or nothing."""
+    more = MorePictures((40.0, 44.0, 48.0), 4.8, 1.4)
+    baselines = {PIXELS: 41.0, NEAREST: 52.0}
+    pair = ConfusedPair(("<b>cat", "dog"), 7, 14)
+    advice = Advice(72.0, 50, True, CLOSED_FORM, baselines, pair, more)
+    place = tmp_path / "model.collected" / "trainings" / "000001"
+    place.mkdir(parents=True)
+    (place / "job.json").write_text(json.dumps({"id": 1, "task": "pets", "attempts": 1,
+                                                "state": "done"}))  # fmt: skip
+
+    def happens(**event: Any) -> None:
+        with (place / "events.jsonl").open("a") as file:
+            file.write(json.dumps(event) + "\n")
+
+    happens(event="begins", layers=[{"blocks": 3, "units": 2}])
+    happens(event="done", accuracy=72.0, held=50, kept=True, grown=[0], advice=advice.to_dict())
+    tab = Tab(browser, serve(tmp_path / "model"), viewport={"width": 360, "height": 844})
+    shown = tab.page.locator(".advice")
+    shown.get_by_text("<b>cat and dog are mixed up most: 7 of 14 mistakes.").wait_for()
+    shown.get_by_text("Twice as many pictures would probably bring about 5 points").wait_for()
+    rows = [each.text_content() for each in shown.locator("li").all()]
+    assert rows == ["linear discriminant (kept)72.0 %", "nearest class mean52.0 %",
+                    "logistic regression on pixels41.0 %"]  # fmt: skip
+    widths = [each.bounding_box()["width"] for each in shown.locator(".bar i").all()]
+    assert widths == sorted(widths, reverse=True)
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+    # A training of an earlier version, or of more pictures of a known task, has none.
+    happens(event="begins", layers=[{"blocks": 3, "units": 2}])
+    shown.wait_for(state="hidden")
+    happens(event="done", accuracy=72.0, held=50, kept=True, grown=[1], advice=None)
+    tab.page.get_by_text("The network grew").wait_for()
+    assert shown.is_hidden()
     assert tab.troubles == []
     tab.context.close()
 

@@ -115,11 +115,17 @@ class LearnScreen:
                 f"fell below the {event['before']:.1f} % it had before."
             )
             return
+        advice = event.get("advice") or {}
         before = "" if event["before"] is None else f" (before: {event['before']:.1f} %)"
+        how = f"on {event['held']:,} held-out pictures"
+        if advice.get("cross_validated"):
+            how = f"in cross-validation of {event['held']:,} pictures"
         self.print(
-            f"Accuracy {plus_minus(event['accuracy'], event['held'])} on {event['held']:,} "
-            f"held-out pictures{before}.{REASONS[event['stopped']]}"
+            f"Accuracy {plus_minus(event['accuracy'], event['held'])} {how}{before}."
+            f"{REASONS[event['stopped']]}"
         )
+        for sentence in advice.get("sentences", {}).values():
+            self.print(sentence)
         if event["repeated"]:
             self.print(f"{event['repeated']:,} pictures occurred twice and were used once.")
         self.print(

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from rivals.learn.linear_head import FOLDS
 from rivals.learn.twta import TWTA
 from rivals.naming.discriminant import ClassStatistics, Head, covariance, head
 from rivals.naming.familiarity import FeatureStatistics, density_levels
@@ -25,7 +26,6 @@ from rivals.streams.stream import folds
 from rivals.streams.task import Examples, Task
 
 IMAGES = 64  # computed at once
-FOLDS = 5
 PRIORS = (30.0, 100.0, 300.0, 1000.0)  # pictures that the ancestor's covariance may count as
 ALONE = 300.0  # where it is the only one, the number says nothing
 SCALES = [2 ** (step / 4) for step in range(-24, 5)]  # of scores, from 1/64 to 2

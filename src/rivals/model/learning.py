@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from rivals.ancestors import DEFAULT, NO_ANCESTOR
 from rivals.ancestors.ancestor import Ancestor, shipped
@@ -33,13 +35,15 @@ from rivals.learn.callbacks import (
 from rivals.learn.method import Position
 from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.twta import TWTA
-from rivals.model import budgets, defaults, limits
+from rivals.model import advice, budgets, defaults, limits
+from rivals.model.advice import Advice
 from rivals.model.data_source import PictureData, open_source, task_name
 from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
 from rivals.model.manifest import AncestorName, Description, TaskFacts, exists
 from rivals.naming import familiarity
+from rivals.naming.discriminant import discriminant
 from rivals.naming.familiarity import few
 from rivals.naming.task_record import TaskRecord
 from rivals.seeds import Seed
@@ -132,6 +136,7 @@ class Learned:
     before: float | None = None  # accuracy before refining, on the same held-out pictures
     kept: bool = True  # False: refining made it worse, so the model was left as it was
     unsigned: bool = False  # whether the model was signed, which it is no longer
+    advice: Advice | None = None  # None: a known task was refined
 
     @property
     def task(self) -> str:
@@ -153,6 +158,7 @@ class Learned:
             "before": self.before,
             "kept": self.kept,
             "unsigned": self.unsigned,
+            "advice": self.advice.to_dict() if self.advice else None,
         }
 
 
@@ -215,6 +221,8 @@ class LearningSession:
         self.listener, self.asked_to_stop = listener, asked_to_stop
         self.seed = Seed(model.description.seed).child("device", task)
         self.memory = budgets.MemoryPlan(0, 0)
+        self.answers = torch.empty(0, dtype=torch.int64)  # of the ticket, for held-out pictures
+        self.advice: Advice | None = None
         self.callbacks = [
             StopOnRequest(asked_to_stop),
             TimeLimit(budget.left, FEWEST_STEPS, budget.check_steps),
@@ -244,6 +252,7 @@ class LearningSession:
         else:
             facts = self.facts(task, trainer.fit(task), None)
             model.familiarity[task.name] = self.statistics(task)
+            self.advise(task, advice.NEW_UNITS, self.answers)
         made = model.commit([*model.tasks, facts], "learn", task.name)
         grown = [r.units - was for r, was in zip(method.network.rivals(), before, strict=True)]
         return self.done(made, pictures, grown)
@@ -269,9 +278,21 @@ class LearningSession:
             gained = facts.accuracy - frozen.validation_accuracy(closed)
             if wanted is not None or gained > defaults.WORTH_NEW:
                 model.familiarity[task.name] = self.statistics(task)
+                self.advise(task, advice.NEW_UNITS, self.answers, frozen)
                 return facts
             method.drop(task.name)
+        self.advise(task, advice.CLOSED_FORM, closed.predicted, frozen)
         return self.in_closed_form(task, closed, None)
+
+    def advise(
+        self, task: Task, kept: str, predicted: Tensor, frozen: FrozenFeatures | None = None
+    ) -> None:
+        """Compare with baselines, and see what would help."""
+        fit = partial(discriminant, within=frozen.within) if frozen else None
+        features = frozen.rows if frozen else None
+        self.advice = advice.advise(
+            task, predicted, kept, features=features, fit=fit, seed=self.seed.child("advice")
+        )
 
     def in_closed_form(self, task: Task, closed: ClosedForm, known: TaskFacts | None) -> TaskFacts:
         """Let statistics be all that the model knows of the task."""
@@ -326,7 +347,7 @@ class LearningSession:
     ) -> Learned:  # fmt: skip
         learned = Learned(
             made.task(self.task), pictures.left_out, pictures.repeated, grown, made.room(),
-            peak_memory(), before, kept, made.unsigned,
+            peak_memory(), before, kept, made.unsigned, self.advice,
         )  # fmt: skip
         self.listener({"event": "done", **learned.to_dict()})
         return learned
@@ -384,7 +405,8 @@ class LearningSession:
         ticket = method.ticket(task.name)
         images = task.validation.images.to(method.device)
         outputs = ParallelTickets([ticket], [task.preprocessing])(images)
-        right = outputs[0].scores.argmax(1).cpu() == task.validation.labels
+        self.answers = outputs[0].scores.argmax(1).cpu()
+        right = self.answers == task.validation.labels
         small = cost(ticket, shape)
         older = known.inherited_from if known else ()
         if not known and not method.network.has_ancestor:

@@ -39,9 +39,12 @@ export class Train {
     this.facts = [this.time, this.accuracy, this.heldOut, this.units];
     this.phase = h("p.phase");
     this.aside = h("p.note", { hidden: true });
+    this.learners = h("ul.learners", { "aria-label": "Accuracy of what was kept and of simpler learners" });
+    this.sentences = h("div.sentences");
+    this.adviceNode = h("div.advice", { hidden: true }, this.learners, this.sentences);
     this.map = h("div.map");
     this.live.append(h("div.row.spread", {}, this.title, this.cancel, this.next), this.bar,
-      h("div.facts", {}, ...this.facts.map((each) => each.node)), this.phase, this.aside, this.map);
+      h("div.facts", {}, ...this.facts.map((each) => each.node)), this.phase, this.adviceNode, this.aside, this.map);
   }
 
   async start() {
@@ -101,6 +104,8 @@ export class Train {
     if (job !== this.job) showMessage(this.aside, "");
     this.job = job;
     this.winnerMap = null;
+    this.showAdvice(null);
+    this.showTrained(true);
     this.competed = false; // whether this training has had a competition
     this.announced = -1;
     this.map.replaceChildren();
@@ -120,9 +125,15 @@ export class Train {
     this.reset(event.job);
     this.layers = event.layers;
     this.phase.textContent = "Training starts.";
+    if (event.steps === 0) return this.showTrained(false); // a head in closed form
     this.winnerMap = new WinnerMap(event.layers);
     this.map.replaceChildren(this.winnerMap.node);
     this.winnerMap.layout();
+  }
+
+  /** Training accuracy and winners, where something is trained. */
+  showTrained(trained) {
+    this.accuracy.node.hidden = this.units.node.hidden = !trained;
   }
 
   onStep(event) {
@@ -177,8 +188,28 @@ export class Train {
   onDone(event) {
     this.progress(1);
     this.winnerMap?.update(null);
+    this.showAdvice(event.advice);
     if (event.kept === false) showMessage(this.aside, "The accuracy did not improve, so the model was left as it was.");
     else if (event.grown?.some((more) => more > 0)) showMessage(this.aside, "The network grew, since too few units were free. Earlier tasks did not change.");
+  }
+
+  /** How good simpler learners are, which classes are mixed up, what more pictures would bring; null: not known. */
+  showAdvice(advice) {
+    this.advice = advice || null;
+    const learners = advice?.learners || [];
+    this.learners.replaceChildren(...learners.map(([name, accuracy], place) => {
+      const filled = h("i");
+      filled.style.width = `${accuracy}%`;
+      return h("li", {}, h("span", {}, place ? name : `${name} (kept)`), h("div.bar", {}, filled), h("span", {}, `${accuracy.toFixed(1)} %`));
+    }));
+    this.sentences.replaceChildren(...this.adviceTexts().map((text) => h("p", {}, text)));
+    this.adviceNode.hidden = !learners.length;
+  }
+
+  /** The sentences that the bars do not show. */
+  adviceTexts() {
+    const { confused, more_pictures: more } = this.advice?.sentences || {};
+    return [confused, more].filter(Boolean);
   }
 
   progress(share) {
@@ -210,8 +241,11 @@ export class Train {
     if (!task) return;
     this.time.value.textContent = duration(task.seconds);
     this.showHeldOut(task);
-    this.phase.textContent = `Accuracy ${accuracyText(task.accuracy, task.interval)} on ${count(task.held, "held-out picture")}. The ticket has ${count(task.weights, "weight")} in ${bytes(task.bytes)}.`;
-    if (this.finished !== job.id) announce(`Learned ${job.task}. ${this.phase.textContent}`);
+    const crossValidated = this.advice?.cross_validated;
+    const how = crossValidated ? `in cross-validation of ${count(task.held, "picture")}` : `on ${count(task.held, "held-out picture")}`;
+    if (crossValidated) this.heldOut.label.textContent = `accuracy, ${count(task.held, "picture")} cross-validated`;
+    this.phase.textContent = `Accuracy ${accuracyText(task.accuracy, task.interval)} ${how}. The ticket has ${count(task.weights, "weight")} in ${bytes(task.bytes)}.`;
+    if (this.finished !== job.id) announce([`Learned ${job.task}.`, this.phase.textContent, ...this.adviceTexts()].join(" "));
     this.finished = job.id;
   }
 }
