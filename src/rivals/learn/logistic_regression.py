@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rivals.naming.discriminant import Head
@@ -25,7 +27,6 @@ PENALTIES = (300.0, 100.0, 30.0, 10.0, 3.0)  # λ, the strongest first
 CHOOSING = 500  # pictures that choose λ, at most
 FOLDS = 3  # that choose it
 ITERATIONS = 60  # at most; 10 to 20 are usual
-MEMORY = 8  # steps that L-BFGS remembers
 TOLERANCE = 1e-6  # of the mean loss: what another step may gain
 ROUGHLY = 1e-4  # the same while λ is chosen
 
@@ -92,46 +93,23 @@ def _minimise(
 ) -> Tensor:
     """The weights (classes, d) with the least loss, by L-BFGS.
 
-    Written out, since `torch.optim` takes seconds to import. `curved` (d,) is about the second
-    derivative of the loss; the search ends where a step gains less than `enough`.
+    `curved` (d,) is about the second derivative of the loss, so weights are searched in units of
+    its root; the search ends where a step gains less than `enough`.
     """
+    from scipy.optimize import minimize  # here: a model answers without it
 
-    def evaluate(weight: Tensor) -> tuple[float, Tensor]:
-        scores = inputs @ weight.T
-        logs = torch.log_softmax(scores, 1)
+    unit = curved.rsqrt()
+
+    def evaluate(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weight = torch.from_numpy(point).view_as(start).float() * unit
+        logs = torch.log_softmax(inputs @ weight.T, 1)
         value = -(logs * truth).sum() + 0.5 * (decay * weight.square()).sum()
-        return float(value), (logs.exp() - truth).T @ inputs + decay * weight
+        gradient = ((logs.exp() - truth).T @ inputs + decay * weight) * unit
+        return float(value), gradient.double().flatten().numpy()
 
-    weight, (value, gradient) = start, evaluate(start)
-    pairs: list[tuple[Tensor, Tensor, float]] = []  # of steps and changes of the gradient
-    for _ in range(ITERATIONS):
-        slope = float((gradient.square() / curved).sum())  # twice what a step could gain, about
-        if slope <= enough:
-            break
-        direction = -_newton(gradient, pairs, curved)
-        length, falls = 1.0, float((direction * gradient).sum())
-        while True:
-            new = weight + length * direction
-            new_value, new_gradient = evaluate(new)
-            if new_value <= value + 1e-4 * length * falls or length < 1e-4:
-                break
-            length /= 2
-        step, change = new - weight, new_gradient - gradient
-        bend = float((step * change).sum())
-        if bend > 0:
-            pairs = [*pairs[1 - MEMORY :], (step, change, bend)]
-        weight, value, gradient = new, new_value, new_gradient
-    return weight
-
-
-def _newton(gradient: Tensor, pairs: list[tuple[Tensor, Tensor, float]], curved: Tensor) -> Tensor:
-    """The gradient, times the inverse of the second derivative as the last steps show it."""
-    found, shares = gradient, []
-    for step, change, bend in reversed(pairs):
-        share = float((step * found).sum()) / bend
-        found = found - share * change
-        shares.append(share)
-    found = found / curved
-    for (step, change, bend), share in zip(pairs, reversed(shares), strict=True):
-        found = found + (share - float((change * found).sum()) / bend) * step
-    return found
+    first = evaluate(np.zeros(start.numel()))[0]
+    found = minimize(
+        evaluate, (start / unit).double().flatten().numpy(), jac=True, method="L-BFGS-B",
+        options={"maxiter": ITERATIONS, "ftol": enough / first},
+    )  # fmt: skip
+    return torch.from_numpy(found.x).view_as(start).float() * unit
