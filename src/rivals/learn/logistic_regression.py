@@ -52,6 +52,11 @@ def small_pixels(images: Tensor) -> Tensor:
 
 def logistic_regression(rows: Tensor, labels: Tensor, seed: Seed) -> Head:
     """Weight and bias with the λ that predicts best in cross-validation inside these rows."""
+    return fit_path(rows, labels, [best_penalty(rows, labels, seed)])[0]
+
+
+def best_penalty(rows: Tensor, labels: Tensor, seed: Seed) -> float:
+    """The λ that predicts best in cross-validation."""
     some, _ = stratified(labels, max(0.0, 1 - CHOOSING / len(rows)), seed.child("some"))
     few, truth, losses = rows[some], labels[some], torch.zeros(len(PENALTIES))
     for kept, held in folds(truth, FOLDS, seed.child("penalty")):
@@ -61,7 +66,7 @@ def logistic_regression(rows: Tensor, labels: Tensor, seed: Seed) -> Head:
         for number, (weight, bias) in enumerate(heads):
             scores = few[held] @ weight.T + bias
             losses[number] += F.cross_entropy(scores, truth[held], reduction="sum")
-    return fit_path(rows, labels, [PENALTIES[int(losses.argmin())]])[0]
+    return PENALTIES[int(losses.argmin())]
 
 
 def fit_path(

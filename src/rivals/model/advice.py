@@ -13,7 +13,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -21,9 +20,9 @@ from torch import Tensor
 
 from rivals.learn import linear_head
 from rivals.learn.linear_head import Fit, Split, held_out_rows, held_out_scores
-from rivals.learn.logistic_regression import logistic_regression, small_pixels
+from rivals.learn.logistic_regression import best_penalty, fit_path, small_pixels
 from rivals.model.testing import wilson
-from rivals.naming.discriminant import nearest_class_mean
+from rivals.naming.discriminant import Head, nearest_class_mean
 from rivals.seeds import Seed
 from rivals.streams.stream import folds, stratified
 from rivals.streams.task import Task
@@ -186,9 +185,12 @@ def advise(
         splits = _some(splits, count)
     tested = labels[held_out_rows(splits)]
     pixels = torch.cat([small_pixels(each.images) for each in parts])
-    learners: dict[str, tuple[Fit, Tensor]] = {
-        PIXELS: (partial(logistic_regression, seed=seed.child("pixels")), pixels)
-    }
+    penalty = best_penalty(pixels, labels, seed.child("pixels"))  # once: to the baseline's favour
+
+    def regression(rows: Tensor, truth: Tensor) -> Head:
+        return fit_path(rows, truth, [penalty])[0]
+
+    learners: dict[str, tuple[Fit, Tensor]] = {PIXELS: (regression, pixels)}
     if features is not None:
         learners[NEAREST] = (nearest_class_mean, features)
     baselines = {
