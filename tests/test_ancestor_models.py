@@ -256,7 +256,7 @@ def test_features_are_computed_once_for_all_tasks(
     for number in range(3):
         model.learn(pictures(20, number), f"task {number}", ancestor="tiny")
     ran = []
-    body = model.opened().method.ancestor_body
+    body = model.opened().method.shared_body
     monkeypatch.setattr(body, "forward", lambda x, f=body.forward: ran.append(len(x)) or f(x))
     model.predict(list(pictures(5, 9)[0]))
     assert ran == [5]

@@ -239,7 +239,7 @@ class LearningSession:
             return self.refine(task, pictures, known)
         before = [rivals.units for rivals in method.network.rivals()]
         trainer = Trainer(method, [GrowthEvent(before, self.listener), *self.callbacks])
-        if method.network.has_ancestor:
+        if method.network.shares_features:
             facts = self.from_ancestor(task, trainer)
         else:
             facts = self.facts(task, trainer.fit(task), None)
@@ -256,6 +256,7 @@ class LearningSession:
         pictures decide. A closed form that is kept is then made from all pictures.
         """
         model, method, wanted = self.model, self.model.method, self.options.new
+        network = method.network
         frozen = FrozenFeatures(method, task, self.seed.child("folds"))
         closed = frozen.closed_form()
         few = len(task.train) < defaults.FEWEST_NEW * len(task.classes)
@@ -264,7 +265,7 @@ class LearningSession:
             wanted = 0.0  # nothing is trained
         if wanted != 0:
             method.settings = method.settings.replace(new=1.0 if wanted is None else wanted)
-            method.first_head = frozen.first_head(closed)
+            method.first_head = frozen.first_head(closed) if network.has_ancestor else None
             facts = self.facts(task, trainer.fit(task), None)
             gained = facts.accuracy - frozen.validation_accuracy(closed)
             if wanted is not None or gained > defaults.WORTH_NEW:
@@ -381,14 +382,15 @@ class LearningSession:
     def facts(self, task: Task, stopped: str, known: TaskFacts | None) -> TaskFacts:
         """All that is said of the task; its accuracy is measured with its ticket."""
         method, shape = self.model.method, self.model.description.input_shape
-        ticket = method.ticket(task.name)
-        images = task.validation.images.to(method.device)
-        outputs = ParallelTickets([ticket], [task.preprocessing])(images)
+        ticket, view = method.ticket(task.name), method.training_view(task)
+        images = view.validation.images.to(method.device)
+        outputs = ParallelTickets([ticket], [view.preprocessing])(images)
         right = outputs[0].scores.argmax(1).cpu() == task.validation.labels
         small = cost(ticket, shape)
-        older = known.inherited_from if known else ()
-        if not known and not method.network.has_ancestor:
-            older = tuple(each.name for each in self.model.tasks[::-1])
+        older, network = known.inherited_from if known else (), method.network
+        if not known and not network.has_ancestor and not network.is_direct(task.name):
+            others = [each.name for each in self.model.tasks[::-1]]
+            older = tuple(name for name in others if not network.is_direct(name))
         return TaskFacts(
             name=task.name,
             classes=task.classes,
@@ -407,8 +409,9 @@ class LearningSession:
 
     def statistics(self, task: Task) -> familiarity.FeatureStatistics:
         """What is usual for the task's own pictures, as its ticket reads them."""
-        ticket = self.model.method.ticket(task.name)
-        return familiarity.calibrate(task, ParallelTickets([ticket], [task.preprocessing]))
+        method, view = self.model.method, self.model.method.training_view(task)
+        ticket = method.ticket(task.name)
+        return familiarity.calibrate(view, ParallelTickets([ticket], [view.preprocessing]))
 
 
 class GrowthEvent(Callback):
