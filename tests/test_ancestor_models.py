@@ -256,7 +256,7 @@ def test_features_are_computed_once_for_all_tasks(
     for number in range(3):
         model.learn(pictures(20, number), f"task {number}", ancestor="tiny")
     ran = []
-    body = model.opened().method.ancestor_body
+    body = model.opened().method.shared_body
     monkeypatch.setattr(body, "forward", lambda x, f=body.forward: ran.append(len(x)) or f(x))
     model.predict(list(pictures(5, 9)[0]))
     assert ran == [5]
@@ -273,3 +273,21 @@ def test_statistics_of_no_pictures_are_refused(tmp_path: Path) -> None:
         changed = {**kept, name: torch.full_like(kept[name], value)}
         with pytest.raises(rivals.RivalsError, match="are of no pictures"):
             check_statistics(opened.path, "one", changed)
+
+
+def test_logistic_regression_on_pixels_is_kept_where_it_is_better(tmp_path: Path) -> None:
+    """Which of two faint patterns lies under noise: features of an ancestor do not show it."""
+    chance = np.random.default_rng(3)
+    pattern = chance.choice([-1.0, 1.0], (8, 8)).repeat(6, 0).repeat(6, 1)[:, :, None]
+    labels = ["up", "down"] * 60
+    signs = np.array([1 if label == "up" else -1 for label in labels])[:, None, None, None]
+    noise = chance.normal(128, 55, (120, 48, 48, 3))
+    images = np.clip(noise + 7 * signs * pattern, 0, 255).astype(np.uint8)
+    model = rivals.Model(tmp_path / "m")
+    learned = model.learn((images[:80], labels[:80]), "patterns", ancestor="tiny")
+    assert learned.advice is not None
+    assert learned.advice.kept == "pixels"
+    assert model.test((images[80:], labels[80:])).accuracy > 85
+    assert model.ticket("patterns").network(torch.zeros(1, 3, 48, 48)).shape == (1, 2)
+    again = rivals.Model(tmp_path / "m").test((images[80:], labels[80:])).accuracy
+    assert again == model.test((images[80:], labels[80:])).accuracy

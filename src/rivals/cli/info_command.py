@@ -317,9 +317,9 @@ def _show_winners(facts: dict[str, Any], console: Console) -> None:
     """A row for each task and a sign for each block: the unit that won it."""
     from rich.text import Text
 
-    names = list(facts["winners"])
-    width = min(20, max(len(name) for name in names))
-    for layer, units in enumerate(facts["units"]):
+    names = [name for name, winners in facts["winners"].items() if winners]  # not direct tasks
+    width = min(20, max((len(name) for name in names), default=0))
+    for layer, units in enumerate(facts["units"] if names else []):
         blocks = len(facts["winners"][names[0]][layer])
         first = f", the first {MOST_BLOCKS}" if blocks > MOST_BLOCKS else ""
         console.print(f"Winners of layer {layer + 1}: {blocks} blocks of {units} units{first}")

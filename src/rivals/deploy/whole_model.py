@@ -35,9 +35,7 @@ class NamesTask(nn.Module):
         self.together, self.namer = together, namer
 
     def outputs(self, images: Tensor) -> list[TicketOutput]:
-        found: dict[int, TicketOutput] = {}
-        for members, prepare, stack in self.together.stacks:
-            found.update(zip(members, stack.run(prepare(images)), strict=True))
+        found = self.together.outputs(images)
         return [found[number] for number in sorted(found)]
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:

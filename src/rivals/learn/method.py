@@ -107,6 +107,11 @@ class Method(ABC):
     def begin_task(self, task: Task) -> None:
         """Make room for `task`: head, norms, optimiser, buffers."""
 
+    def training_view(self, task: Task) -> Task:
+        """The task as steps and checks read it: where a part of the network never changes, what
+        that part makes of the images, computed once."""
+        return task
+
     def training_set(self, task: Task) -> Sequence[Task]:
         """The tasks whose training sets make an epoch; asked before each."""
         return [task]
@@ -218,14 +223,17 @@ class Method(ABC):
 
     def start(self, task: Task) -> None:
         """Remember the task, plan its steps, and let the method make room for it."""
-        if task.name in self.known:
-            raise RivalsError(f"The task '{task.name}' was learned before; give it another name.")
+        self.check_new(task)
         portions = self.training_set(task)
         per_epoch = sum(self.settings.batching.count(portion) for portion in portions)
         self.position = Position(steps=per_epoch * self.planned_epochs())
         self.flops, self.spent = {}, 0.0
         self.begin_task(task)
         self.known[task.name] = TaskRecord(task.classes, task.preprocessing)
+
+    def check_new(self, task: Task) -> None:
+        if task.name in self.known:
+            raise RivalsError(f"The task '{task.name}' was learned before; give it another name.")
 
     def finish(self, task: Task) -> None:
         """Let the method close the task, and keep what it takes to name it later."""
@@ -241,6 +249,7 @@ class Method(ABC):
             ticket = self.features_ticket() or self.ticket(task.name)
             return ParallelTickets([ticket], [task.preprocessing])(images)[0]
 
+        task = self.training_view(task)
         if self.statistics_images is not None:
             task = few(task, self.statistics_images)
         kept = self.naming_rule().keep(task, read, self.settings.naming.images_per_class)

@@ -63,9 +63,10 @@ class Trainer:
     def _train(self, task: Task, begin: Callable[[], None], end: Callable[[], None]) -> str:
         self.task, self.reason = task, PLANNED
         begin()
+        self.task = self.method.training_view(task)
         for callback in self.callbacks:
             callback.on_task_begin(self)
-        self.run_epochs(task)
+        self.run_epochs(self.task)
         for callback in self.callbacks:
             callback.on_train_end(self)
         end()

@@ -50,13 +50,15 @@ from rivals.nn.training_copy import ActiveSlice, TrainingCopy
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams.batching import epoch
-from rivals.streams.task import Batch, Task
+from rivals.streams.task import Batch, Examples, Preprocessing, Task
 from rivals.tickets.parallel import AnyTicket, SharedBodyTicket
 
 DENSITY_EVERY = 20  # steps between two measurements of how dense the gradient is
 ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
 GROWTH_ROUNDS = 8  # units that a block may gain before one task; one is usual
 CERTAIN = 1e4  # log π that no other unit reaches
+VIEWED = 64  # pictures that go through a stem at once
+AS_THEY_ARE = Preprocessing(1.0, (0.0,), (1.0,))  # of features
 DISTILLATION = 1.0  # weight of the former answers when a task is refined
 
 
@@ -166,6 +168,7 @@ class TWTA(Method):
         self.former: fx.GraphModule | None = None  # the ticket before it is refined
         self.dropped = False  # then edges may have moved between tasks
         self.first_head: tuple[Tensor, Tensor] | None = None  # of the next task; None: random
+        self._view: tuple[Task, Task] | None = None  # the last task, and what training reads of it
 
     # A task comes ------------------------------------------------------------------------------
 
@@ -187,7 +190,11 @@ class TWTA(Method):
         """Whose ticket the free edges of a new task start as copies of."""
         if self.network.has_ancestor:
             return ANCESTOR
-        return next(reversed(self.known), None) if self.settings.inherit == "previous" else None
+        if self.settings.inherit == "none":
+            return None
+        return next(
+            (name for name in reversed(self.known) if not self.network.is_direct(name)), None
+        )
 
     def make_room(self, task: str) -> list[Tensor]:
         """The posteriors a task starts with, the network having grown where room runs short.
@@ -297,7 +304,7 @@ class TWTA(Method):
 
     def own_parameters(self) -> Iterator[Tensor]:
         """Norms and head of the task being learned."""
-        for layer in self.network.layers():
+        for layer in self.network.layers_of(self.current):
             yield from layer.norm.state(self.current).parameters()
         yield from self.network.heads[self.current].parameters()
 
@@ -402,7 +409,7 @@ class TWTA(Method):
     def prepare_settled(self) -> None:
         s, task = self.settings, self.current
         self.selection = Settled(task)
-        for layer in self.network.layers():
+        for layer in self.network.layers_of(task):
             layer.training_copy.values = layer.arrange(layer.training_copy.values)
             shape, device = layer.training_copy.values.shape, self.device
             rows, columns = (torch.arange(n, device=device) for n in shape[:2])
@@ -445,7 +452,8 @@ class TWTA(Method):
     def estimate_norms(self, task: Task) -> None:
         """Statistics of the winners, when no step follows in which they would be gathered."""
         seed = self.seed.child("estimate", task.name)
-        for number, batch in enumerate(epoch([task], self.settings.batching, seed)):
+        view = self.training_view(task)
+        for number, batch in enumerate(epoch([view], self.settings.batching, seed)):
             if number == ESTIMATION_BATCHES:
                 break
             self.network.learning(True)(batch.images.to(self.device), task.name, self.selection)
@@ -458,6 +466,8 @@ class TWTA(Method):
         Its former pictures are gone. What it knew of them is kept by distillation: the ticket as it
         was also answers on the new pictures, and the new answers stay near.
         """
+        if self.network.is_direct(task.name):
+            self.settings = self.settings.replace(lr=min(self.settings.lr, self.stable_lr(task)))
         self.former = self.ticket(task.name)
         steps = self.settings.batching.count(task) * self.settings.epochs
         self.position = Position(steps=steps)
@@ -478,19 +488,66 @@ class TWTA(Method):
             former = torch.softmax(self.former(batch.images), 1)
         return F.kl_div(torch.log_softmax(scores, 1), former, reduction="batchmean")
 
-    # On the features of an ancestor ------------------------------------------------------------
+    # On features that do not change ------------------------------------------------------------
+
+    def learn_direct(self, task: Task, weight: Tensor, bias: Tensor) -> None:
+        """Learn `task` without a step and without units: this is its head, on what the body reads.
+
+        Args:
+            task: The task.
+            weight: (classes, `network.direct_features`).
+            bias: (classes,).
+        """
+        self.check_new(task)
+        self.position, self.flops, self.spent = Position(), {}, 0.0
+        self.network.add_direct_head(task.name, weight, bias)
+        self.network.freeze(task.name)
+        self.known[task.name] = TaskRecord(task.classes, task.preprocessing)
+        self.facts[task.name] = {}
+        self.keep(task)
+
+    def stable_lr(self, task: Task) -> float:
+        """The learning rate at which a linear layer on what direct heads read does not diverge.
+
+        No norm brings these features to one scale, so the rate follows from their length.
+        """
+        images = task.train.images
+        some = task.preprocessing(images[:: -(-len(images) // VIEWED)].to(self.device))
+        rows = self.network.learning(False).direct_flow(some).values
+        return 1 / (1 + float(rows.square().sum(1).mean()))
+
+    @torch.no_grad()
+    def training_view(self, task: Task) -> Task:
+        """With a stem, the task in its features, which do not change: (n, d, 1, 1) for a picture.
+
+        The last one is kept, for what is measured after training.
+        """
+        if self.network.stem is None:
+            return task
+        if self._view is None or self._view[0] is not task:
+            parts = [self._view_of(task, each) for each in (task.train, task.validation)]
+            self._view = task, Task(task.name, task.classes, parts[0], parts[1], AS_THEY_ARE)
+        return self._view[1]
+
+    def _view_of(self, task: Task, examples: Examples) -> Examples:
+        return Examples(self.direct_features(task, examples)[:, :, None, None], examples.labels)
+
+    @torch.no_grad()
+    def direct_features(self, task: Task, examples: Examples) -> Tensor:
+        """What direct heads read of these pictures: (n, d)."""
+        network, images = self.network.learning(False), torch.split(examples.images, VIEWED)
+        prepared = (task.preprocessing(some.to(self.device)) for some in images)
+        return torch.cat([network.direct_flow(some).values.cpu() for some in prepared])
 
     def learn_in_closed_form(self, task: str, record: TaskRecord) -> None:
-        """Learn `task` without a step: the ancestor wins every block.
+        """Learn `task` without a step: a head on the features of the ancestor, or of the stem.
 
         The record keeps statistics of the task's features, with `prior` and `scale`. The head is
         computed from them, so they are all there is to store (naming/discriminant.py).
         """
         assert record.kept is not None
         self.known[task] = record
-        self.network.settle_with_ancestor(task)
-        self.network.add_head(task, len(record.classes))
-        self.set_head(task, *self.closed_form(record.kept))
+        self.network.settle_on_features(task, *self.closed_form(record.kept))
         self.network.freeze(task)
         self.facts[task], self._predictor = {}, None
 
@@ -512,7 +569,7 @@ class TWTA(Method):
         own.load({"weight": weight.view_as(own.weight), "bias": bias})
 
     def naming_rule(self) -> Rule:
-        if self.network.has_ancestor:
+        if self.network.shares_features:
             return SharedFeatures(self.network.within)
         return super().naming_rule()
 
@@ -521,18 +578,18 @@ class TWTA(Method):
             return self.ticket(task)
         own = self.network.heads[task]
         weight, bias = own.weight.detach().flatten(1), own.bias.detach()
-        return SharedBodyTicket(self.ancestor_body, weight, bias)
+        return SharedBodyTicket(self.shared_body, weight, bias)
 
     def features_ticket(self) -> AnyTicket | None:
-        if not self.network.has_ancestor:
+        if not self.network.shares_features:
             return None
-        none = torch.empty(0, len(self.network.within), device=self.device)
-        return SharedBodyTicket(self.ancestor_body, none, none[:, 0])
+        none = torch.empty(0, self.network.shared_width, device=self.device)
+        return SharedBodyTicket(self.shared_body, none, none[:, 0])
 
     @cached_property
-    def ancestor_body(self) -> fx.GraphModule:
-        """The ancestor as a plain network: images → features."""
-        return self.network.cut_features(ANCESTOR)
+    def shared_body(self) -> fx.GraphModule:
+        """What all tasks share as a plain network: images → features."""
+        return self.network.cut_features()
 
     # Use ---------------------------------------------------------------------------------------
 
@@ -543,7 +600,8 @@ class TWTA(Method):
         return scores
 
     def working_tensors(self) -> list[Tensor]:
-        norms = [layer.norm.state(self.current) for layer in self.network.layers()]
+        layers = self.network.layers_of(self.current)
+        norms = [layer.norm.state(self.current) for layer in layers]
         statistics = [tensor for norm in norms for tensor in (norm.mean, norm.var)]
         return [*(part.leaf for part in self.slices()), *self.own_parameters(), *statistics]
 
@@ -557,7 +615,7 @@ class TWTA(Method):
         return self.network.cut(task)
 
     def winners(self, task: str) -> list[Tensor]:
-        return [rivals.winners[task] for rivals in self.network.rivals()]
+        return [rivals.winners[task] for rivals in self.network.rivals_of(task)]
 
     def full_weights(self) -> int:
         classes = len(next(iter(self.known.values())).classes)

@@ -77,7 +77,7 @@ def network_of(trainer: Trainer) -> Any:
 def leaders(trainer: Trainer) -> dict[str, Any]:
     """The unit that leads in every block, layer by layer, and its mean posterior."""
     leading, confidence, task = [], [], trainer.task.name
-    for rivals in network_of(trainer).rivals():
+    for rivals in network_of(trainer).rivals_of(task):
         posterior = rivals.posteriors.get(task)
         if posterior is None:
             leading.append(rivals.winners[task].tolist())

@@ -205,7 +205,7 @@ class ModelFolder:
         parts |= self.familiarity[task].tensors()
         if not self.method.in_closed_form(task):  # else all follows from statistics
             parts |= task_tensors.task_tensors(network, task)
-        for number, layer in enumerate(network.layers()):
+        for number, layer in enumerate(network.layers_of(task)):
             parts[f"layer{number}.weight"] = network.ticket_slice(layer, task)
         named = (content.network, content.input_shape, task, self.method.known[task].classes)
         found = hashlib.sha256(repr(named).encode())

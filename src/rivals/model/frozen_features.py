@@ -20,7 +20,6 @@ from rivals.learn.linear_head import FOLDS
 from rivals.learn.twta import TWTA
 from rivals.naming.discriminant import ClassStatistics, Head, covariance, head
 from rivals.naming.familiarity import FeatureStatistics, density_levels
-from rivals.nn.rival_network import ANCESTOR
 from rivals.seeds import Seed
 from rivals.streams.stream import folds
 from rivals.streams.task import Examples, Task
@@ -59,16 +58,18 @@ class FrozenFeatures:
 
     def __init__(self, method: TWTA, task: Task, seed: Seed) -> None:
         self.within, self.seed, self.classes = method.network.within.cpu(), seed, len(task.classes)
+        view = method.training_view(task)
         self.train, self.validation = (
-            self._features(method, task, each) for each in (task.train, task.validation)
+            self._features(method, view, each) for each in (view.train, view.validation)
         )
         self.train_labels, self.validation_labels = task.train.labels, task.validation.labels
 
     @torch.no_grad()
     def _features(self, method: TWTA, task: Task, examples: Examples) -> Tensor:
-        network = method.network.learning(False)
+        network = method.network
+        network.learning(False)
         parts = [
-            network.flow(task.preprocessing(images.to(method.device)), ANCESTOR).values.cpu()
+            network.shared_features(task.preprocessing(images.to(method.device))).cpu()
             for images in examples.images.split(IMAGES)  # type: ignore[no-untyped-call]
         ]
         return torch.cat(parts)
@@ -85,9 +86,10 @@ class FrozenFeatures:
     def closed_form(self) -> ClosedForm:
         """The head from all pictures."""
         parts = list(self._parts())
+        others = [(ALONE, False), *((prior, True) for prior in PRIORS)]
+        others = others if self.within.dim() == 2 else []  # of a stem no covariance is known
         options = {
-            (prior, own): self._scores(parts, prior, own)
-            for prior, own in [(0.0, False), (ALONE, False), *((prior, True) for prior in PRIORS)]
+            (prior, own): self._scores(parts, prior, own) for prior, own in [(0.0, False), *others]
         }
         (prior, own), scale = self._choose(options)
         whole = ClassStatistics.of(self.rows, self.labels, self.classes)
@@ -150,7 +152,7 @@ class FrozenFeatures:
         best = {key: self._best_scale(scores) for key, scores in options.items()}
         loss = {key: self._loss(scores, best[key]) for key, scores in options.items()}
         without = min((key for key in options if not key[1]), key=loss.__getitem__)
-        chosen = min((key for key in options if key[1]), key=loss.__getitem__)
+        chosen = min((key for key in options if key[1]), key=loss.__getitem__, default=without)
         if accuracy(options[chosen]) - accuracy(options[without]) <= WORTH_COVARIANCE:
             chosen = without
         return chosen, best[chosen]

@@ -30,8 +30,10 @@ from rivals.learn.callbacks import (
     MemoryLimit,
     StopOnRequest,
     TimeLimit,
+    standard_error,
     validation_accuracy,
 )
+from rivals.learn.logistic_regression import logistic_regression
 from rivals.learn.method import Position
 from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.twta import TWTA
@@ -94,6 +96,12 @@ class LearnOptions:
                 f"--network {self.network} and --ancestor {self.ancestor} do not go together: an "
                 "ancestor brings its own network; leave one of them out."
             )
+
+    @property
+    def chooses_nothing(self) -> bool:
+        """Whether it is left to the pictures how they are learned."""
+        options = (self.network, self.new, self.epochs, self.augmentation)
+        return all(each is None for each in options)
 
     def find_ancestor(self) -> Ancestor | None:
         """The ancestor of a new model; a network that was asked for has none."""
@@ -247,12 +255,13 @@ class LearningSession:
             return self.refine(task, pictures, known)
         before = [rivals.units for rivals in method.network.rivals()]
         trainer = Trainer(method, [GrowthEvent(before, self.listener), *self.callbacks])
-        if method.network.has_ancestor:
+        if method.network.shares_features:
             facts = self.from_ancestor(task, trainer)
         else:
             facts = self.facts(task, trainer.fit(task), None)
             model.familiarity[task.name] = self.statistics(task)
             self.advise(task, advice.NEW_UNITS, self.answers)
+        facts = self.by_pixels(task) or facts
         made = model.commit([*model.tasks, facts], "learn", task.name)
         grown = [r.units - was for r, was in zip(method.network.rivals(), before, strict=True)]
         return self.done(made, pictures, grown)
@@ -265,15 +274,16 @@ class LearningSession:
         pictures decide. A closed form that is kept is then made from all pictures.
         """
         model, method, wanted = self.model, self.model.method, self.options.new
+        network = method.network
         frozen = FrozenFeatures(method, task, self.seed.child("folds"))
         closed = frozen.closed_form()
         few = len(task.train) < defaults.FEWEST_NEW * len(task.classes)
-        asked = self.options.epochs is not None or self.options.augmentation is not None
-        if wanted is None and not asked and (few or closed.accuracy >= defaults.GOOD_ENOUGH):
+        enough = few or closed.accuracy >= defaults.GOOD_ENOUGH
+        if self.options.chooses_nothing and enough:
             wanted = 0.0  # nothing is trained
         if wanted != 0:
             method.settings = method.settings.replace(new=1.0 if wanted is None else wanted)
-            method.first_head = frozen.first_head(closed)
+            method.first_head = frozen.first_head(closed) if network.has_ancestor else None
             facts = self.facts(task, trainer.fit(task), None)
             gained = facts.accuracy - frozen.validation_accuracy(closed)
             if wanted is not None or gained > defaults.WORTH_NEW:
@@ -284,6 +294,30 @@ class LearningSession:
         kept = advice.NEAREST if closed.nearest_mean else advice.CLOSED_FORM
         self.advise(task, kept, closed.predicted, frozen)
         return self.in_closed_form(task, closed, None)
+
+    def by_pixels(self, task: Task) -> TaskFacts | None:
+        """Learn by logistic regression on small pixels, if it is better than what was learned.
+
+        That is seldom so, and then a network has little to offer. Who asked for a way of learning
+        gets that one.
+        """
+        found, method = self.advice, self.model.method
+        if not self.options.chooses_nothing or not found or method.network.stem is not None:
+            return None
+        accuracy = found.baselines[advice.PIXELS]
+        if accuracy <= found.accuracy + standard_error(found.accuracy, found.tested):
+            return None
+        method.drop(task.name)
+        parts = (task.train, task.validation)
+        rows = torch.cat([method.direct_features(task, each) for each in parts])
+        labels = torch.cat([each.labels for each in parts])
+        head = logistic_regression(rows, labels, self.seed.child("pixels"))
+        method.learn_direct(task, *head)
+        self.model.familiarity[task.name] = self.statistics(task)
+        others = {**found.baselines, found.kept: found.accuracy}
+        self.advice = replace(found, accuracy=accuracy, kept=advice.PIXELS, baselines=others)
+        facts, count = self.facts(task, PLANNED, None), len(labels)
+        return replace(facts, accuracy=accuracy, held=found.tested, images=count)
 
     def advise(
         self, task: Task, kept: str, predicted: Tensor, frozen: FrozenFeatures | None = None
@@ -403,15 +437,16 @@ class LearningSession:
     def facts(self, task: Task, stopped: str, known: TaskFacts | None) -> TaskFacts:
         """All that is said of the task; its accuracy is measured with its ticket."""
         method, shape = self.model.method, self.model.description.input_shape
-        ticket = method.ticket(task.name)
-        images = task.validation.images.to(method.device)
-        outputs = ParallelTickets([ticket], [task.preprocessing])(images)
+        ticket, view = method.ticket(task.name), method.training_view(task)
+        images = view.validation.images.to(method.device)
+        outputs = ParallelTickets([ticket], [view.preprocessing])(images)
         self.answers = outputs[0].scores.argmax(1).cpu()
         right = self.answers == task.validation.labels
         small = cost(ticket, shape)
-        older = known.inherited_from if known else ()
-        if not known and not method.network.has_ancestor:
-            older = tuple(each.name for each in self.model.tasks[::-1])
+        older, network = known.inherited_from if known else (), method.network
+        if not known and not network.has_ancestor and not network.is_direct(task.name):
+            others = [each.name for each in self.model.tasks[::-1]]
+            older = tuple(name for name in others if not network.is_direct(name))
         return TaskFacts(
             name=task.name,
             classes=task.classes,
@@ -430,8 +465,9 @@ class LearningSession:
 
     def statistics(self, task: Task) -> familiarity.FeatureStatistics:
         """What is usual for the task's own pictures, as its ticket reads them."""
-        ticket = self.model.method.ticket(task.name)
-        return familiarity.calibrate(task, ParallelTickets([ticket], [task.preprocessing]))
+        method, view = self.model.method, self.model.method.training_view(task)
+        ticket = method.ticket(task.name)
+        return familiarity.calibrate(view, ParallelTickets([ticket], [view.preprocessing]))
 
 
 class GrowthEvent(Callback):

@@ -29,15 +29,17 @@ Owned = dict[str, list[Tensor]]  # by task, for every layer: (row blocks, column
 
 def owned(network: RivalNetwork, tasks: Iterable[str]) -> Owned:
     """Which cells every task owns, as a copy."""
-    layers = network.layers()
-    return {task: [layer.weight.claims[task].first.clone() for layer in layers] for task in tasks}
+    return {
+        task: [layer.weight.claims[task].first.clone() for layer in network.layers_of(task)]
+        for task in tasks
+    }
 
 
 def gained(network: RivalNetwork, before: Owned, moved: Cells) -> Cells:
     """The cells that are not in the files of their owners: those in `moved`, and those since."""
     found: Cells = {}
     for task, tables in before.items():
-        for number, (layer, had) in enumerate(zip(network.layers(), tables, strict=True)):
+        for number, (layer, had) in enumerate(zip(network.layers_of(task), tables, strict=True)):
             new = (layer.weight.claims[task].first & ~had).flatten().cpu()
             if (cells := moved.get(task, {}).get(number)) is not None:
                 new[cells] = True

@@ -24,6 +24,7 @@ from rivals.naming.gaussian import DIRECTIONS
 from rivals.naming.scores import SIDE
 from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
+from rivals.nn.task_tensors import DIRECT
 
 FOLDER = "tasks"
 BITS = [str(bits) for bits in range(1, 33)]  # that a winner may take
@@ -118,22 +119,23 @@ def _tensors(model: Path, data: bytes, what: str) -> dict[str, Tensor]:
 
 def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
     """The first tensor that is not of the type and shape that the network needs; else nothing."""
-    wanted = expected(network, classes)
-    if network.has_ancestor:
+    direct = f"{DIRECT}weight" in found
+    wanted = expected(network, classes, direct)
+    if network.shares_features:
         wanted |= statistics(network, classes, "kept.covariance" in found)
-    if network.has_ancestor and "kept.prior" in found:
+    if network.shares_features and "kept.prior" in found:
         wanted = statistics(network, classes, "kept.covariance" in found)
         wanted |= {"kept.prior": ("F32", (1,)), "kept.scale": ("F32", (1,))}
         wanted["levels"] = "F32", (LEVELS,)
         return _differing(found, wanted)
-    for number, rivals in enumerate(network.rivals()):
+    for number, rivals in enumerate([] if direct else network.rivals()):
         prefix = f"rivals{number}.winners."
         names = [name for name in found if name.startswith(prefix)]
         bits = names[0].removeprefix(prefix) if len(names) == 1 else ""
         if bits not in BITS:
             return prefix[:-1]
         wanted[names[0]] = "U8", (math.ceil(rivals.blocks * int(bits) / 8),)
-    for number, layer in enumerate(network.layers()):
+    for number, layer in enumerate([] if direct else network.layers()):
         name = f"layer{number}.claimed"
         kind, shape = found.get(name, ("", ()))
         if kind not in CLAIMED or len(shape) != 2 or type(shape[0]) is not int:
@@ -150,49 +152,55 @@ def _differing(found: Shapes, wanted: Shapes) -> str:
 
 
 def statistics(network: RivalNetwork, classes: int, covariance: bool) -> Shapes:
-    """What is kept of a task's features of the ancestor, to name it and for a closed form."""
-    width = len(network.within)
+    """What is kept of a task's features of the ancestor, to name it and for a closed form.
+
+    The features of a stem have one variance, and no task keeps a covariance of them.
+    """
+    width = network.shared_width
     shapes: Shapes = {"kept.means": ("F16", (classes, width)), "kept.counts": ("I32", (classes,))}
-    if covariance:
+    if covariance and network.stem is None:
         shapes["kept.covariance"] = "F16", (width * (width + 1) // 2,)
     return shapes
 
 
 def largest(network: RivalNetwork, classes: int) -> int:
     """The most bytes that the file of a task with so many classes can have."""
-    shapes = expected(network, classes)
-    if network.has_ancestor:
-        shapes |= statistics(network, classes, covariance=True)
-    numbers = sum(math.prod(shape) for _, shape in shapes.values())
+    kinds = [expected(network, classes, direct) for direct in (False, True)]
+    if network.shares_features:
+        kinds = [kind | statistics(network, classes, covariance=True) for kind in kinds]
+    numbers = max(sum(math.prod(shape) for _, shape in kind.values()) for kind in kinds)
     numbers += sum(cell_count(layer) * layer.weight.taps for layer in network.layers())
     winners = sum(rivals.blocks for rivals in network.rivals())
     return 8 + limits.HEADER + 4 * (numbers + winners)
 
 
-def expected(network: RivalNetwork, classes: int) -> Shapes:
-    """What every task's file has, winners and claims aside."""
+def expected(network: RivalNetwork, classes: int, direct: bool) -> Shapes:
+    """What the file of every task has, or of every direct one, winners and claims aside."""
     channels, height, width = network.input_shape
     dimensions = channels * min(SIDE, height) * min(SIDE, width)
     directions = min(DIRECTIONS, dimensions - 1)
     end = network.end.blocks if network.end else network.features
-    along = min(DIRECTIONS, network.positions * end - 1)
+    head, positions = "head.", network.positions
+    if direct:
+        head, end, positions = DIRECT, network.direct_features, 1
+    along = min(DIRECTIONS, positions * end - 1)
     shapes: Shapes = {
-        "head.weight": ("F32", (classes, end, network.positions)),
-        "head.bias": ("F32", (classes,)),
-        "features.means": ("F32", (classes, network.positions * end)),
-        "features.directions": ("F32", (network.positions * end, along)),
+        f"{head}weight": ("F32", (classes, end, positions)),
+        f"{head}bias": ("F32", (classes,)),
+        "features.means": ("F32", (classes, positions * end)),
+        "features.directions": ("F32", (positions * end, along)),
         "features.variances": ("F32", (along,)),
         "features.rest": ("F32", (1,)),
         "levels": ("F32", (LEVELS,)),
     }
-    if not network.has_ancestor:  # the task is named by the density of its pictures made small
+    if not network.shares_features:  # a task is named by the density of its pictures made small
         shapes |= {
             "kept.means": ("F32", (1, dimensions)),
             "kept.directions": ("F32", (dimensions, directions)),
             "kept.variances": ("F32", (directions,)),
             "kept.rest": ("F32", (1,)),
         }
-    for number, layer in enumerate(network.layers()):
+    for number, layer in enumerate([] if direct else network.layers()):
         for name in NormState.NAMES:
             shapes[f"layer{number}.norm.{name}"] = "F32", (layer.rivals.blocks,)
         shapes[f"layer{number}.norm.batches"] = "F32", ()

@@ -7,6 +7,9 @@ matrix are all that it needs of pictures, so that learning is counting and solvi
 is taking counts away. A few pictures show little of a covariance, so that of classes seen before
 stands in for `prior` pictures, and with very few it is all there is: then no scatter is kept. What
 all scores have in common is taken out: it says nothing, and small scores lose less in rounding.
+
+Of the features of a stem no covariance is known. Then Σ is one variance for all of them, and the
+discriminant finds the nearest mean.
 """
 
 from __future__ import annotations
@@ -99,10 +102,13 @@ def covariance(
 ) -> Tensor:
     """Σ of all these classes, `within` counting as much as `prior` pictures: (d, d).
 
-    With a prior of 0 all directions count the same: the nearest class mean decides.
+    With a prior of 0 all directions count the same: Σ is one variance, (1,), and the nearest class
+    mean decides. So it is if nothing else is known: `within` is (1,).
     """
+    if within.dim() == 1:
+        return within.double()
     if prior == 0:
-        return float(within.diagonal().mean()) * torch.eye(len(within), dtype=torch.float64)
+        return within.diagonal().mean().double().view(1)
     whole, freedom = prior * within.double(), prior
     for each in statistics:
         if each.scatter is not None:
@@ -113,8 +119,9 @@ def covariance(
 
 
 def head(means: Tensor, spread: Tensor) -> Head:
-    """Weight (classes, d) and bias (classes,) for means (classes, d) and Σ (d, d)."""
-    weight = torch.linalg.solve(spread, means.double().T).T
+    """Weight (classes, d) and bias (classes,) for means (classes, d) and Σ, (d, d) or (1,)."""
+    rows = means.double()
+    weight = rows / spread if spread.dim() == 1 else torch.linalg.solve(spread, rows.T).T
     bias = -0.5 * (weight * means).sum(1)
     return (weight - weight.mean(0)).float(), (bias - bias.mean()).float()
 

@@ -37,7 +37,14 @@ def join(one: dict[str, Tensor], other: dict[str, Tensor], share: float) -> dict
 
 
 def of_covariance(means: Tensor, covariance: Tensor) -> dict[str, Tensor]:
-    """The density with these means and all of this covariance, which is not singular."""
+    """The density with these means and all of this covariance, which is not singular.
+
+    A covariance (1,) is one variance for all directions.
+    """
+    if covariance.dim() == 1:
+        directions = means.new_empty(means.shape[1], 0)
+        rest, variances = covariance.float(), means.new_empty(0)
+        return {"means": means, "directions": directions, "variances": variances, "rest": rest}
     return _few(means, covariance, 0.0, len(covariance) - 1)
 
 

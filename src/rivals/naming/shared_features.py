@@ -25,7 +25,10 @@ TICKETS = 1.0  # weight of what the tickets say of their own classes
 
 
 class SharedFeatures(Rule):
-    """Names tasks by one discriminant; `within` (d, d) is the covariance of classes seen before."""
+    """Names tasks by one discriminant.
+
+    `within` is the covariance of classes seen before, (d, d), or one variance for all, (1,).
+    """
 
     def __init__(self, within: Tensor) -> None:
         self.within = within
@@ -34,7 +37,7 @@ class SharedFeatures(Rule):
         """Statistics of the features that `read` gives, here those of the ancestor."""
         features, labels = read(task.train.images).features, task.train.labels
         found = ClassStatistics.of(features, labels.to(features.device), len(task.classes))
-        enough = found.freedom >= features.shape[1]
+        enough = self.within.dim() == 2 and found.freedom >= features.shape[1]
         return (found if enough else found.without_scatter()).tensors()
 
     def join(self, one: Kept, other: Kept, share: float) -> Kept:

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
+from rivals.nn.stem import Stem
 
-FRESH = (nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.AdaptiveAvgPool2d)  # give no view of their input
+# These give no view of their input.
+FRESH = (nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
 PLAIN = (*FRESH, nn.ReLU, nn.Identity, nn.Flatten)  # what a ticket is made of
 PlainLayer = TypeVar("PlainLayer", nn.Linear, nn.Conv2d)
 
@@ -33,7 +35,7 @@ class Cutter(fx.Tracer):
         return fx.Proxy(self.graph.placeholder("images"), self)
 
     def emit(self, module: nn.Module, values: Any) -> Any:
-        if type(module) not in PLAIN:
+        if type(module) not in PLAIN and not isinstance(module, Stem):
             known = ", ".join(kind.__name__ for kind in PLAIN)
             raise RivalsError(
                 f"A ticket cannot hold a layer of the kind {type(module).__name__}; "

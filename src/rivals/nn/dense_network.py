@@ -12,6 +12,7 @@ from rivals.errors import RivalsError
 from rivals.nn.dense_layers import DenseLayer
 from rivals.nn.head import Head
 from rivals.nn.network import Network
+from rivals.nn.stem import Stem
 from rivals.nn.task_norm import NormState
 from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
@@ -24,9 +25,9 @@ class DenseNetwork(Network):
 
     def __init__(
         self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed,
-        tasks: TaskTable | None = None,
+        tasks: TaskTable | None = None, stem: Stem | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(body, input_shape, seed, tasks)
+        super().__init__(body, input_shape, seed, tasks, stem)
         if any(not isinstance(layer, DenseLayer) for layer in self.layers()):
             raise RivalsError(
                 "This network is built of rival layers by hand, so it has no dense version; "

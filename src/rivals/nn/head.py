@@ -64,6 +64,13 @@ class Head(nn.Module):
         return F.linear(flow.values, weight, self.bias)
 
 
+class DirectHead(Head):
+    """The head of a direct task: it reads what goes into the body (`nn/stem.py`)."""
+
+    def __init__(self, classes: int, width: int) -> None:
+        super().__init__(classes, width, positions=1, active=width, seed=0)
+
+
 def heads_of(table: TaskTable) -> MutableMapping[str, Head]:
     """The heads of all tasks."""
     return table.column("head")

@@ -1,4 +1,8 @@
-"""A network: a body that all tasks share, a head for each task, and `network(images, task)`."""
+"""A network: a body that all tasks share, a head for each task, and `network(images, task)`.
+
+There may be a frozen stem before the body, and direct tasks, whose heads read what the body reads:
+see `nn/stem.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ import torch
 from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
-from rivals.nn.activations import Activations
+from rivals.nn.activations import Activations, Flatten, SmallPixels
 from rivals.nn.convolve import channels_last
-from rivals.nn.cut import Cutter
+from rivals.nn.cut import Cutter, run
 from rivals.nn.dense_layers import DenseLayer
-from rivals.nn.head import Head, heads_of
+from rivals.nn.head import DirectHead, Head, heads_of
 from rivals.nn.selection import Selection, Wiring
+from rivals.nn.stem import Stem
 from rivals.nn.task_state import TaskTable
 from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
@@ -26,18 +31,22 @@ class Network(nn.Module):
 
     def __init__(
         self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed,
-        tasks: TaskTable | None = None,
+        tasks: TaskTable | None = None, stem: Stem | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.body, self.seed, self.input_shape = body, seed, input_shape
+        self.stem = stem
+        self.direct_input = Flatten() if stem else SmallPixels(*input_shape[1:])
         self.tasks = TaskTable() if tasks is None else tasks
         self.heads = heads_of(self.tasks)
         self.register_buffer("place", torch.empty(0), persistent=False)  # knows the device
         self.attach()
         for number, layer in enumerate(self.layers()):
             layer.seed = seed.child("layer", number).value
+        shape = (stem.features, 1, 1) if stem else input_shape
+        start = Activations(torch.zeros(1, *shape), "", Wiring(""))
         with torch.no_grad():
-            end: Activations = body(Activations(torch.zeros(1, *input_shape), "", Wiring("")))
+            end: Activations = body(start)
         if end.values.dim() != 2:
             raise RivalsError(
                 f"The network's body ends in the shape {tuple(end.values.shape[1:])}, but heads "
@@ -47,6 +56,7 @@ class Network(nn.Module):
         active = end.source.blocks if end.source else end.values.shape[1]
         self.positions = end.values.shape[1] // active
         self.features = end.values.shape[1]
+        self.direct_features = self.direct_input(start).values.shape[1]
         with torch.no_grad():  # a trial cut: what a ticket cannot hold is refused before training
             cutter = Cutter()
             cutter.finish(body(Activations(cutter.input(), "", Wiring(""))).values)
@@ -73,10 +83,27 @@ class Network(nn.Module):
         return Selection(task)
 
     def flow(self, images: Tensor, task: str, selection: Selection | None = None) -> Activations:
-        """The features of `images`, ready for any head."""
-        images = channels_last(images)
-        flow: Activations = self.body(Activations(images, task, selection or self.selection(task)))
+        """The features of `images`, ready for the head of `task`, or for any that reads the same.
+
+        Where there is a stem, its features (n, d, 1, 1) may come in place of the images.
+        """
+        start = self.start(images, task, selection or self.selection(task))
+        flow: Activations = (self.direct_input if self.is_direct(task) else self.body)(start)
         return flow
+
+    def direct_flow(self, images: Tensor) -> Activations:
+        """What direct heads read."""
+        flow: Activations = self.direct_input(self.start(images, "", Wiring("")))
+        return flow
+
+    def start(self, images: Tensor, task: str, selection: Selection) -> Activations:
+        """What the body reads: the images, or the stem's features (n, d) of them."""
+        values = channels_last(images)
+        return Activations(run(self.stem, values) if self.stem else values, task, selection)
+
+    def is_direct(self, task: str) -> bool:
+        """Whether the head of `task` reads what goes into the body."""
+        return isinstance(self.heads.get(task), DirectHead)
 
     def forward(
         self,
@@ -98,9 +125,18 @@ class Network(nn.Module):
         seed = self.seed.child("head", task).value
         self.heads[task] = Head(classes, width, positions, active, seed).to(self.device)
 
+    def add_direct_head(self, task: str, weight: Tensor, bias: Tensor) -> None:
+        """A finished head on what goes into the body, weight (classes, `direct_features`)."""
+        head = DirectHead(*weight.shape)
+        head.load({"weight": weight.unsqueeze(2), "bias": bias})
+        self.heads[task] = head.to(self.device)
+
     @torch.no_grad()
     def cut(self, task: str) -> fx.GraphModule:
-        """The small network of `task`: ordinary layers, norm folded in, nothing of ours inside."""
+        """The small network of `task`: ordinary layers, norm folded in, nothing of ours inside.
+
+        A stem is one of its layers, the same object for all tasks.
+        """
         cutter = Cutter()
         flow = self.flow(cutter.input(), task)
         ticket = cutter.finish(self.heads[task](flow))

@@ -14,6 +14,7 @@ from rivals.errors import RivalsError
 from rivals.nn.builders import DenseBuilder, LayerBuilder, RivalBuilder
 from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.rival_network import RivalNetwork
+from rivals.nn.stem import Stem
 from rivals.nn.task_state import TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
@@ -61,6 +62,7 @@ class NetworkPlan:
     settings: NetworkSettings
     input_shape: tuple[int, int, int]
     device: torch.device = CPU
+    stem: Stem | None = None  # frozen, before the body
 
     def rivals(
         self, seed: Seed, stored: bool = False, tasks: TaskTable | None = None
@@ -68,7 +70,8 @@ class NetworkPlan:
         """The network of rivals; `stored` keeps in memory what could be generated."""
         s = self.settings
         kind = RivalBuilder(s.units, s.activation, s.norm, s.init, stored or s.storage == "stored")
-        return RivalNetwork(self.body(kind), self.input_shape, seed, tasks).to(self.device)
+        network = RivalNetwork(self.body(kind), self.input_shape, seed, tasks, self.stem)
+        return network.to(self.device)
 
     def dense(
         self, seed: Seed, width: str = "dense", tasks: TaskTable | None = None
@@ -76,7 +79,8 @@ class NetworkPlan:
         """The same network of ordinary layers, as wide (`dense`) or as narrow as a `ticket`."""
         s = self.settings
         builder = DenseBuilder(s.units, width, s.activation, s.norm)
-        return DenseNetwork(self.body(builder), self.input_shape, seed, tasks).to(self.device)
+        network = DenseNetwork(self.body(builder), self.input_shape, seed, tasks, self.stem)
+        return network.to(self.device)
 
     def body(self, build: LayerBuilder) -> nn.Module:
         name, widths = self.settings.architecture, self.settings.widths

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import unit_ids
@@ -24,8 +24,11 @@ from rivals.nn.cut import Cutter
 from rivals.nn.network import Network
 from rivals.nn.selection import Selection, Winners
 from rivals.nn.shared_weight import StoredWeight
+from rivals.nn.stem import Stem
+from rivals.nn.task_state import TaskTable
 from rivals.nn.training_copy import TrainingCopy
 from rivals.nn.twta_layers import TWTALayer
+from rivals.seeds import Seed
 
 SETTLED_BATCHES = 1000  # that the statistics of an ancestor count as the average of
 ANCESTOR = ".ancestor"  # its name in the table of tasks; no task may begin with a dot
@@ -47,10 +50,28 @@ class RivalNetwork(Network):
     [(6, 10), (6,), (2, 6), (2,)]
     """
 
-    within: Tensor  # of an ancestor's features, where there is one
+    within: (
+        Tensor  # the covariance of shared features, or one variance for all; where there are any
+    )
+
+    def __init__(
+        self, body: nn.Module, input_shape: tuple[int, int, int], seed: Seed,
+        tasks: TaskTable | None = None, stem: Stem | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(body, input_shape, seed, tasks, stem)
+        if stem:
+            self.register_buffer("within", torch.tensor([stem.spread]), persistent=False)
 
     def layers(self) -> list[TWTALayer]:  # type: ignore[override]
         return [module for module in self.body.modules() if isinstance(module, TWTALayer)]
+
+    def layers_of(self, task: str) -> list[TWTALayer]:
+        """The layers that `task` has units in: none for a direct task, else all."""
+        return [] if self.is_direct(task) else self.layers()
+
+    def rivals_of(self, task: str) -> list[RivalBlocks]:
+        """The same of the sets of rivals."""
+        return [] if self.is_direct(task) else self.rivals()
 
     def attach(self) -> None:
         super().attach()
@@ -89,22 +110,50 @@ class RivalNetwork(Network):
     def has_ancestor(self) -> bool:
         return ANCESTOR in self.tasks
 
+    # Features that all tasks share, an ancestor's or a stem's -------------------------------------
+
+    @property
+    def shares_features(self) -> bool:
+        """Whether there are features that never change, whatever is learned."""
+        return self.has_ancestor or self.stem is not None
+
+    @property
+    def shared_width(self) -> int:
+        """How many of them there are."""
+        return len(self.within) if self.has_ancestor else self.direct_features
+
+    def shared_features(self, images: Tensor) -> Tensor:
+        """These features of prepared images: (n, `shared_width`)."""
+        flow = self.flow(images, ANCESTOR) if self.has_ancestor else self.direct_flow(images)
+        return flow.values
+
     @torch.no_grad()
-    def cut_features(self, task: str) -> fx.GraphModule:
-        """The small network of `task` without its head: images → features."""
+    def cut_features(self) -> fx.GraphModule:
+        """They as a plain network: images → features."""
         cutter = Cutter()
-        body = cutter.finish(self.flow(cutter.input(), task).values)
+        body = cutter.finish(self.shared_features(cutter.input()))
         body.eval()
         return body
 
-    def settle_with_ancestor(self, task: str) -> None:
-        """Let the ancestor win every block of a task; its norms are the ancestor's, too."""
+    def settle_on_features(self, task: str, weight: Tensor, bias: Tensor) -> None:
+        """Let a task be a head on these features, weight (classes, `shared_width`).
+
+        With a stem it is a direct task. Else the ancestor wins all its blocks, and its norms are
+        the ancestor's.
+        """
+        if self.stem:
+            self.add_direct_head(task, weight, bias)
+            return
         for rivals in self.rivals():
             rivals.winners[task] = rivals.winners[ANCESTOR].clone()
         for layer in self.layers():
             layer.norm.begin(task, layer.rivals.blocks, ANCESTOR, self.device)
             rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
             layer.weight.claim(task, rows, columns, self.ticket_slice(layer, ANCESTOR))
+        self.add_head(task, len(bias))
+        self.heads[task].load({"weight": weight.view_as(self.heads[task].weight), "bias": bias})
+
+    # The life of a task -------------------------------------------------------------------------
 
     def open(
         self,
@@ -161,7 +210,7 @@ class RivalNetwork(Network):
 
     def reopen(self, task: str) -> None:
         """Work on a claimed task again: the edges that it alone uses, its norms and its head."""
-        for layer in self.layers():
+        for layer in self.layers_of(task):
             rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
             alone = layer.weight.uses(rows, columns) == 1
             values = layer.weight.read(rows, columns)
@@ -173,19 +222,19 @@ class RivalNetwork(Network):
 
     def rewrite(self, task: str) -> None:
         """Keep what the work on a claimed task has changed; edges that others use are as before."""
-        for layer in self.layers():
+        for layer in self.layers_of(task):
             layer.weight.put(task, layer.training_copy.values)
         self.freeze(task)
 
     def drop(self, task: str) -> None:
         """Take a task out. Edges others use move to the earliest of them; the rest is freed."""
-        for layer in self.layers():
+        for layer in self.layers_of(task):
             layer.weight.release(task)
         self.tasks.drop(task)
 
     def freeze(self, task: str) -> None:
         """What belongs to `task` alone takes no gradients any more."""
-        for layer in self.layers():
+        for layer in self.layers_of(task):
             layer.norm.state(task).freeze()
         self.heads[task].freeze()
 

@@ -2,7 +2,7 @@
 
 A task owns the edges that it was the first to use; the values of these, the winners, the norms and
 the head are all there is to store. Which edges are owned follows from the winners of the tasks in
-order, so it is not stored. Winners take ⌈log2 units⌉ bits a block.
+order, so it is not stored. Winners take ⌈log2 units⌉ bits a block. A direct task is its head.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from torch import Tensor
 from rivals.errors import RivalsError
 from rivals.nn.head import Head
 from rivals.nn.rival_network import RivalNetwork
+
+DIRECT = "direct."  # before the names of the tensors of a direct head
 
 
 def pack_winners(winners: Tensor, bits: int) -> Tensor:
@@ -31,7 +33,10 @@ def unpack_winners(packed: Tensor, blocks: int, bits: int) -> Tensor:
 
 def task_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
     """What a task that has settled knows by itself: winners, norms, head."""
-    tensors = {f"head.{name}": value for name, value in network.heads[task].tensors().items()}
+    head = network.heads[task].tensors()
+    if network.is_direct(task):
+        return {f"{DIRECT}{name}": value for name, value in head.items()}
+    tensors = {f"head.{name}": value for name, value in head.items()}
     for number, rivals in enumerate(network.rivals()):
         winners = rivals.winners[task]
         bits = max(1, int(winners.max()).bit_length())
@@ -44,7 +49,7 @@ def task_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
 
 def claimed_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
     """The values of the edges that `task` owns, layer by layer: (edges, taps)."""
-    layers = enumerate(network.layers())
+    layers = enumerate(network.layers_of(task))
     return {f"layer{number}.claimed": layer.weight.owned(task) for number, layer in layers}
 
 
@@ -56,6 +61,9 @@ def tensors(network: RivalNetwork, task: str, protected: bool) -> dict[str, Tens
 
 def load_task(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> None:
     """Give a network the winners, norms and head of `task`."""
+    if direct := _under(tensors, DIRECT):
+        network.add_direct_head(task, direct["weight"].squeeze(2), direct["bias"])
+        return
     for number, rivals in enumerate(network.rivals()):
         prefix = f"rivals{number}.winners."
         name = next((key for key in tensors if key.startswith(prefix)), None)
@@ -75,7 +83,7 @@ def load_task(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> N
 
 def load_claims(network: RivalNetwork, task: str, tensors: dict[str, Tensor]) -> None:
     """Claim the ticket of `task`, whose winners are known, and fill in the edges that it owns."""
-    for number, layer in enumerate(network.layers()):
+    for number, layer in enumerate(network.layers_of(task)):
         rows, columns = layer.rivals.winner_ids(task), layer.ticket_columns(task)
         first = layer.weight.free(rows, columns)
         values = tensors[f"layer{number}.claimed"]

@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
 from rivals.nn.cut import Cutter, conv2d, linear
+from rivals.nn.stem import Stem
 from rivals.tickets.ticket_checks import Shape, layer_shape
 
 INPUT = "images"
@@ -29,6 +30,14 @@ def _pooling(module: nn.Module) -> dict[str, Any]:
     return {name: _number(getattr(module, name)) for name in ("kernel_size", "stride", "padding")}
 
 
+def _words(module: nn.Module) -> tuple[str, dict[str, Any]]:
+    """The word for a layer, and its numbers."""
+    if isinstance(module, Stem):
+        return module.word, module.facts()
+    word, numbers = WORDS[type(module)]
+    return word, numbers(module)
+
+
 WORDS: dict[type[nn.Module], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     nn.Conv2d: ("conv2d", lambda m: {"stride": _number(m.stride), "padding": _number(m.padding)}),
     nn.Linear: ("linear", lambda m: {}),
@@ -36,6 +45,7 @@ WORDS: dict[type[nn.Module], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     nn.Identity: ("identity", lambda m: {}),
     nn.Flatten: ("flatten", lambda m: {}),
     nn.MaxPool2d: ("max_pool", _pooling),
+    nn.AvgPool2d: ("avg_pool", _pooling),
     nn.AdaptiveAvgPool2d: ("global_pool", lambda m: {}),
 }
 
@@ -47,9 +57,7 @@ def describe(network: fx.GraphModule) -> list[dict[str, Any]]:
     for node in network.graph.nodes:
         word, numbers = "add", dict[str, Any]()  # the only function that a cut lets pass
         if node.op == "call_module":
-            module = network.get_submodule(node.target)
-            word, describe_numbers = WORDS[type(module)]
-            numbers = describe_numbers(module)
+            word, numbers = _words(network.get_submodule(node.target))
         elif node.op != "call_function":
             continue
         before = [argument.name for argument in node.all_input_nodes]
@@ -94,8 +102,9 @@ def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
         return conv2d(weight, bias, node["stride"], node["padding"])
     if word == "linear":
         return linear(tensors[f"{name}.weight"], tensors.get(f"{name}.bias"))
-    if word == "max_pool":
-        return nn.MaxPool2d(node["kernel_size"], node["stride"], node["padding"])
+    if word in ("max_pool", "avg_pool"):
+        kind = nn.MaxPool2d if word == "max_pool" else nn.AvgPool2d
+        return kind(node["kernel_size"], node["stride"], node["padding"])
     simple: dict[str, Callable[[], nn.Module]] = {
         "relu": nn.ReLU,
         "identity": nn.Identity,

@@ -9,7 +9,12 @@ from torch import Tensor
 
 
 def overlap(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
-    """The percentage of blocks in which both tasks have the same winner; by chance, 100 / J."""
+    """The percentage of blocks in which both tasks have the same winner; by chance, 100 / J.
+
+    A direct task has no winners, and nothing in common with another.
+    """
+    if not one or not other:
+        return 0.0
     same = sum(int((a == b).sum()) for a, b in zip(one, other, strict=True))
     return 100 * same / sum(len(a) for a in one)
 

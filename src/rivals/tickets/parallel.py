@@ -4,6 +4,7 @@ A stack walks the graph of its first ticket with the weights of all of them. Con
 grouped, one group a ticket, in `channels_last`; linear layers become batched products; pooling,
 activations and sums treat every channel alone and stay as they are. Channels are ordered ticket by
 ticket. The first layer reads one copy of the images, so a stack shares its preparation of pictures.
+A stem goes before all stacks: it is computed once, for however many tasks.
 
     images (n, c, h, w) ─► (n, tickets · channels, h, w) ─► (tickets, n, features) ─► a head each
 
@@ -20,6 +21,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, fx, nn
 
+from rivals.nn.stem import Stem
 from rivals.streams.task import Preprocessing
 from rivals.tickets.graph_words import describe
 
@@ -76,14 +78,26 @@ class ParallelTickets:
         """Readings of (n, channels, height, width) pixels as they are stored."""
         found: dict[int, list[TicketOutput]] = {}
         for some in torch.split(images, IMAGES):
-            for members, prepare, stack in self.stacks:
-                inputs = prepare(some).contiguous(memory_format=torch.channels_last)
-                for number, reading in zip(members, stack.run(inputs), strict=True):
-                    found.setdefault(number, []).append(reading)
+            for number, reading in self.outputs(some).items():
+                found.setdefault(number, []).append(reading)
         return [
             TicketOutput(*(torch.cat([getattr(r, name) for r in found[number]]) for name in FIELDS))
             for number in sorted(found)
         ]
+
+    def outputs(self, images: Tensor) -> dict[int, TicketOutput]:
+        """The reading of each ticket, all images going through at once."""
+        found: dict[int, TicketOutput] = {}
+        starts: dict[tuple[Stem | None, Preprocessing], Tensor] = {}  # what stacks begin with
+        for members, prepare, stack in self.stacks:
+            start = starts.get((stack.stem, prepare))
+            if start is None:
+                start = prepare(images).contiguous(memory_format=torch.channels_last)
+                if stack.stem is not None:
+                    start = stack.stem(start)[:, :, None, None]  # passes the stems of tickets
+                starts[stack.stem, prepare] = start
+            found.update(zip(members, stack.run(start), strict=True))
+        return found
 
 
 FIELDS = ("features", "scores")
@@ -94,7 +108,7 @@ class SharedBody:
 
     def __init__(self, tickets: Sequence[AnyTicket]) -> None:
         members = [ticket for ticket in tickets if isinstance(ticket, SharedBodyTicket)]
-        self.body = members[0].body
+        self.body, self.stem = members[0].body, stem_of(members[0].body)
         self.weight = torch.cat([ticket.weight for ticket in members])
         self.bias = torch.cat([ticket.bias for ticket in members])
         self.sizes = [len(ticket.bias) for ticket in members]
@@ -112,11 +126,12 @@ class TicketStack(fx.Interpreter):
         networks = [ticket for ticket in tickets if isinstance(ticket, fx.GraphModule)]
         super().__init__(networks[0])
         self.count = len(networks)
+        self.stem = stem_of(networks[0])
         self.head = _head(networks[0])
         self.heads = [network.get_submodule(_head(network)) for network in networks]
         states = [network.state_dict() for network in networks]
         self.weights: dict[str, tuple[Tensor, Tensor | None]] = {}
-        for name, module in networks[0].named_modules():
+        for name, module in networks[0].named_children():
             if name == self.head or not isinstance(module, nn.Conv2d | nn.Linear):
                 continue
             weight = torch.stack([state[f"{name}.weight"] for state in states])
@@ -156,6 +171,11 @@ def _head(network: fx.GraphModule) -> str:
     return str(next(reversed(network.graph.nodes)).all_input_nodes[0].target)
 
 
+def stem_of(network: nn.Module) -> Stem | None:
+    """The stem of a ticket that has one."""
+    return next((each for each in network.children() if isinstance(each, Stem)), None)
+
+
 def _shape(network: fx.GraphModule, preparation: Preprocessing) -> object:
     """What tickets of one stack have in common: layers, sizes but the number of classes, inputs."""
     head = _head(network)
@@ -164,4 +184,4 @@ def _shape(network: fx.GraphModule, preparation: Preprocessing) -> object:
         for name, tensor in network.state_dict().items()
         if not name.startswith(f"{head}.")
     ]
-    return repr((describe(network), sizes)), preparation
+    return repr((describe(network), sizes)), preparation, stem_of(network)

@@ -109,7 +109,7 @@ def layer_shape(node: dict[str, Any], tensors: dict[str, Tensor], inputs: list[S
         stride, padding = whole_numbers([node["stride"]], 1, SIDE)[0], node["padding"]
         whole_numbers([padding], 0, kernel)
         shape = (rows, *(_out(side, kernel, stride, padding) for side in shape[1:]))
-    elif word == "max_pool":
+    elif word in ("max_pool", "avg_pool"):
         kernel, stride = whole_numbers([node["kernel_size"], node["stride"]], 1, SIDE)
         whole_numbers([node["padding"]], 0, kernel // 2)
         if len(shape) != 3:
