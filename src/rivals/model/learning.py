@@ -281,7 +281,8 @@ class LearningSession:
                 self.advise(task, advice.NEW_UNITS, self.answers, frozen)
                 return facts
             method.drop(task.name)
-        self.advise(task, advice.CLOSED_FORM, closed.predicted, frozen)
+        kept = advice.NEAREST if closed.nearest_mean else advice.CLOSED_FORM
+        self.advise(task, kept, closed.predicted, frozen)
         return self.in_closed_form(task, closed, None)
 
     def advise(
