@@ -42,7 +42,7 @@ DRAWS, ROWS = 6, 1500  # draws of these shares; fewer where rows times draws exc
 LASTS = 0.65  # share of the mean gain of the last two doublings that the next one brings
 USUAL = 0.12  # share of the mistakes that a doubling usually removes,
 USUAL_ERROR = 1.5  # give or take so many points
-MODEL_ERROR = 1.0  # points that the prediction is wrong by, however many pictures there are
+MODEL_ERROR = 1.5  # points that the prediction is wrong by, however many pictures there are
 WORTH = 2.0  # points: a doubling that brings less helps little
 SURE = 0.05  # probability that a pair is mixed up so often by chance
 
@@ -282,7 +282,7 @@ def expected_gain(slope: float, luck: float, wrong: float) -> tuple[float, float
         wrong: Percent of the pictures that are wrong.
 
     >>> expected_gain(slope=4.0, luck=0.0, wrong=30)  # measured well: a part of the last gains
-    (2.6, 1.0)
+    (2.6, 1.5)
     """
     trust = USUAL_ERROR**2 / (USUAL_ERROR**2 + (LASTS * luck) ** 2)
     gain = trust * LASTS * slope + (1 - trust) * USUAL * wrong

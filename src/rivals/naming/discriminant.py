@@ -140,9 +140,8 @@ def discriminant(features: Tensor, labels: Tensor, within: Tensor, prior: float 
 
 
 def nearest_class_mean(features: Tensor, labels: Tensor) -> Head:
-    """The head whose largest score has the class with the nearest mean: Σ = 1.
+    """The head whose largest score has the class with the nearest mean.
 
     |x − μ_c|² = |x|² − 2 (μ_c · x − ½ |μ_c|²), and |x|² is the same for all classes.
     """
-    means = ClassStatistics.of(features, labels).means
-    return head(means, torch.eye(means.shape[1], dtype=means.dtype, device=means.device))
+    return discriminant(features, labels, torch.eye(features.shape[1]), prior=0.0)
