@@ -56,8 +56,9 @@ class Ancestor:
 
     @property
     def smallest_side(self) -> int:
-        """Pixels a side of the smallest picture: each layer but the last halves it."""
-        return int(2 ** (len(self.widths) - 1))
+        """Pixels a side of the smallest picture: each stage but the last halves it."""
+        stages = self.widths if self.architecture == "conv-small" else set(self.widths[1:-1:2])
+        return int(2 ** (len(stages) - 1 + (self.architecture != "conv-small")))
 
     def network(self, rivals: int) -> NetworkSettings:
         """The network whose tickets have the shape of the ancestor, `rivals` units in a block."""

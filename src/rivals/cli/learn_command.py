@@ -32,7 +32,8 @@ def learn(
     minutes: Annotated[float | None, typer.Option(help="Time limit.")] = None,
     ram: Annotated[float | None, typer.Option(help="Memory limit in MB.")] = None,
     network: Annotated[
-        str | None, typer.Option(help="New model only: conv-small, lenet, mlp or resnet-small.")
+        str | None,
+        typer.Option(help="New model only: conv-small, conv-residual, lenet, mlp or resnet-small."),
     ] = None,
     size: Annotated[
         int | None, typer.Option(help="New model only: width and height of its input in pixels.")

@@ -270,8 +270,9 @@ class LearningSession:
         """Learn by the ancestor's units alone, by new ones, or by whichever is better.
 
         A head in closed form on the ancestor's features costs a second. New units start as copies
-        of the ancestor's and are trained; with many pictures they can be better. The held-out
-        pictures decide. A closed form that is kept is then made from all pictures.
+        of the ancestor's and are trained; with many pictures they can be better. They are kept if
+        they are better on the held-out pictures by more than chance explains, for they cost bytes.
+        A closed form that is kept is then made from all pictures.
         """
         model, method, wanted = self.model, self.model.method, self.options.new
         network = method.network
@@ -285,8 +286,9 @@ class LearningSession:
             method.settings = method.settings.replace(new=1.0 if wanted is None else wanted)
             method.first_head = frozen.first_head(closed) if network.has_ancestor else None
             facts = self.facts(task, trainer.fit(task), None)
-            gained = facts.accuracy - frozen.validation_accuracy(closed)
-            if wanted is not None or gained > defaults.WORTH_NEW:
+            known = frozen.validation_accuracy(closed)
+            worth = known + max(defaults.WORTH_NEW, standard_error(known, len(task.validation)))
+            if wanted is not None or facts.accuracy > worth:
                 model.familiarity[task.name] = self.statistics(task)
                 self.advise(task, advice.NEW_UNITS, self.answers, frozen)
                 return facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 # Networks that a model may have, with their full widths; empty: the network's own. Others would be
 # imported by name, and a foreign folder must not choose what is imported.
 NETWORKS: dict[str, tuple[int, ...]] = {
+    "conv-residual": (),
     "conv-small": (128, 256, 512),
     "lenet": (),
     "mlp": (),

@@ -105,7 +105,7 @@ class AncestorName:
 @dataclass(frozen=True)
 class _Network:
     name: Annotated[str, AfterValidator(_known)]
-    widths: Annotated[tuple[Annotated[int, Field(ge=1, le=8192)], ...], Field(max_length=8)]
+    widths: Annotated[tuple[Annotated[int, Field(ge=1, le=8192)], ...], Field(max_length=24)]
     units: Annotated[int, Field(ge=1, le=64)]
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 

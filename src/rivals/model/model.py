@@ -133,7 +133,7 @@ class Model:
             strict: Refuse a folder with files that cannot be learned from.
             size: Pixels a side that a new model looks at.
             grey: A new model without colours.
-            network: conv-small, lenet, mlp or resnet-small, of a new model without ancestor.
+            network: conv-small, conv-residual, lenet, mlp or resnet-small; then without ancestor.
             ancestor: What a new model starts from: small (the default), tiny, or none for random
                 weights.
             new: Share of blocks that get a new unit; by default the pictures decide.

@@ -20,8 +20,7 @@ from rivals.naming.rule import PER_CLASS, Kept, Read, ReadAll, Rule, TaskNamer
 from rivals.streams.task import Task
 from rivals.tickets.parallel import TicketOutput
 
-SCALE = 0.25  # of the scores, whose features are less independent than they seem
-TICKETS = 1.0  # weight of what the tickets say of their own classes
+SCALE = 0.15  # of the scores; chosen on training images of CIFAR-100
 
 
 class SharedFeatures(Rule):
@@ -69,7 +68,7 @@ class Discriminant(TaskNamer):
         named = torch.cat(
             [each.expand(-1, n) for each, n in zip(of_task, self.sizes, strict=True)], 1
         )
-        joined = named + TICKETS * own
+        joined = named + own
         return joined, torch.softmax(joined, 1)
 
     def __call__(
