@@ -32,6 +32,11 @@ def discriminant(features: Tensor, labels: Tensor, within: Tensor) -> tuple[Tens
     covariance = (apart.T @ apart + PRIOR * within.double()) / (freedom + PRIOR)
     ridge = RIDGE * float(covariance.diagonal().mean())
     covariance += ridge * torch.eye(len(covariance), dtype=covariance.dtype)
+    return linear_scores(means, covariance)
+
+
+def linear_scores(means: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Weight (classes, d) and bias (classes,) from means (classes, d) and Σ, both float64."""
     weight = torch.linalg.solve(covariance, means.T).T
     bias = -0.5 * (weight * means).sum(1)
     return (weight - weight.mean(0)).float(), (bias - bias.mean()).float()

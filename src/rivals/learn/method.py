@@ -25,7 +25,7 @@ from rivals.learn.training_settings import TrainingSettings
 from rivals.naming.familiarity import few
 from rivals.naming.predictor import Predictor
 from rivals.naming.rules import RULES
-from rivals.naming.task_record import Prediction, TaskRecord
+from rivals.naming.task_record import Prediction, TaskRecord, learned_tasks
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
@@ -202,6 +202,14 @@ class Method(ABC):
         """A name for steps of equal cost, so that one of them is measured for all."""
         return "train"
 
+    @property
+    def pretrained(self) -> dict[str, str]:
+        """Name and checksum of the network that the method starts from; nothing without one.
+
+        Results say it, so that nobody takes such a method for one that starts from random weights.
+        """
+        return {}
+
     # What all methods share --------------------------------------------------------------------
 
     def step(self, batch: Batch) -> StepResult:
@@ -277,9 +285,7 @@ class Method(ABC):
 
     def predictor(self) -> Predictor:
         """The tickets of all tasks that were learned to their end, ready to answer together."""
-        tasks = tuple(name for name, known in self.known.items() if known.kept is not None)
-        if not tasks:
-            raise RivalsError("No task is learned yet, so none can be inferred; learn one first.")
+        tasks = learned_tasks(self.known)
         if self._predictor is None or self._predictor.tasks != tasks:
             tickets, records = [self.ticket(t) for t in tasks], [self.known[t] for t in tasks]
             familiarity = self.tasks.column("familiarity")
@@ -320,6 +326,7 @@ methods: Registry[type[Method]] = Registry(
         "chain": "rivals.baselines.controls",
         "der": "rivals.baselines.der",
         "er": "rivals.baselines.er",
+        "fecam": "rivals.baselines.fecam",
         "finetune": "rivals.baselines.controls",
         "fsdgpm": "rivals.baselines.fsdgpm",
         "gem": "rivals.baselines.gem",
@@ -330,7 +337,10 @@ methods: Registry[type[Method]] = Registry(
         "joint": "rivals.baselines.controls",
         "lamaml": "rivals.baselines.lamaml",
         "llt": "rivals.baselines.llt",
+        "ncm": "rivals.baselines.ncm",
         "random-ticket": "rivals.baselines.random_ticket",
+        "ranpac": "rivals.baselines.ranpac",
+        "slda": "rivals.baselines.slda",
         "softnet": "rivals.baselines.softnet",
         "sparcl": "rivals.baselines.sparcl",
         "twta": "rivals.learn.twta",

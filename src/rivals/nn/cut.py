@@ -7,6 +7,7 @@ a network's forward does (sequences, residual additions, a user's own code) is f
 
 from __future__ import annotations
 
+from copy import deepcopy
 from operator import add
 from typing import Any, TypeVar
 
@@ -14,8 +15,10 @@ import torch
 from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
+from rivals.nn.plain_layers import Power, Resize
 
-FRESH = (nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.AdaptiveAvgPool2d)  # give no view of their input
+# These give no view of their input.
+FRESH = (nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.AdaptiveAvgPool2d, Resize, Power)
 PLAIN = (*FRESH, nn.ReLU, nn.Identity, nn.Flatten)  # what a ticket is made of
 PlainLayer = TypeVar("PlainLayer", nn.Linear, nn.Conv2d)
 
@@ -84,6 +87,20 @@ def run(module: nn.Module, values: Any) -> Tensor:
     """Apply an ordinary module to values, or hand it to the recorder that flows in their place."""
     out: Tensor = values.tracer.emit(module, values) if cutting(values) else module(values)
     return out
+
+
+class Follower(fx.Interpreter):
+    """Hands copies of the layers of a plain network to the recorder that flows through it."""
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return run(deepcopy(self.fetch_attr(target)), args[0])
+
+
+def follow(network: nn.Module, values: Any) -> Any:
+    """Let a recorder flow through a plain network, or through a module that is one layer."""
+    if isinstance(network, fx.GraphModule):
+        return Follower(network).run(values)
+    return run(deepcopy(network), values)
 
 
 def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:

@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
 from rivals.nn.cut import Cutter, conv2d, linear
+from rivals.nn.plain_layers import Power, Resize
 from rivals.tickets.ticket_checks import Shape, layer_shape
 
 INPUT = "images"
@@ -37,6 +38,8 @@ WORDS: dict[type[nn.Module], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     nn.Flatten: ("flatten", lambda m: {}),
     nn.MaxPool2d: ("max_pool", _pooling),
     nn.AdaptiveAvgPool2d: ("global_pool", lambda m: {}),
+    Resize: ("resize", lambda m: {"side": m.side}),
+    Power: ("power", lambda m: {"exponent": m.exponent}),
 }
 
 
@@ -96,6 +99,10 @@ def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
         return linear(tensors[f"{name}.weight"], tensors.get(f"{name}.bias"))
     if word == "max_pool":
         return nn.MaxPool2d(node["kernel_size"], node["stride"], node["padding"])
+    if word == "resize":
+        return Resize(node["side"])
+    if word == "power":
+        return Power(node["exponent"])
     simple: dict[str, Callable[[], nn.Module]] = {
         "relu": nn.ReLU,
         "identity": nn.Identity,
