@@ -22,7 +22,7 @@ from rivals.experiment.run_settings import parse_overrides, resolve
 from rivals.experiment.start import prepare
 from rivals.learn.method import Method
 from rivals.nn.network_plan import NetworkPlan
-from rivals.nn.plain_layers import Power, Resize
+from rivals.nn.plain_layers import Power, Resize, Square
 from rivals.nn.rival_network import ANCESTOR
 from rivals.seeds import Seed
 from rivals.streams.task import Preprocessing, centred
@@ -287,8 +287,7 @@ def test_layers_of_their_own_are_kept_in_a_ticket(tmp_path: Path) -> None:
     again = Ticket.load(tmp_path / "ticket")
     assert torch.equal(again(task.train.images), ticket(task.train.images))
     kinds = [type(layer) for layer in again.network.children()]
-    assert kinds.count(Resize) == 1
-    assert kinds.count(Power) == 2
+    assert [kinds.count(kind) for kind in (Resize, Power, Square)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(("word", "key", "value"), [
@@ -315,6 +314,12 @@ def test_results_of_a_run_name_the_ancestor(tmp_path: Path, accepted: Accepted) 
     )
     assert "slda, pretrained (tiny)" in accepted("info", tmp_path / "run")
     assert "every ticket equals what is cut out" in accepted("check", tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["ncm", "icarl"])
+def test_a_file_of_all_tasks_is_refused_where_all_classes_compete(name: str) -> None:
+    with pytest.raises(RivalsError, match="export one task with task"):
+        learned(name, tasks(2)).predictor()
 
 
 def test_a_comparison_marks_what_is_pretrained(tmp_path: Path, accepted: Accepted) -> None:

@@ -26,7 +26,7 @@ from rivals.baselines.frozen_method import FrozenMethod, FrozenSettings, exact, 
 from rivals.errors import RivalsError
 from rivals.learn.method import methods
 from rivals.nn.cut import linear
-from rivals.nn.plain_layers import Power
+from rivals.nn.plain_layers import Square
 
 LEAST = 1e-6  # variance: of one picture, or of features that never change, there is none
 PICTURES = 8  # whose products of features, d² numbers each, are in memory together
@@ -81,7 +81,7 @@ class FeCAM(FrozenMethod):
         summing = -0.5 * torch.eye(len(count)).to(means).repeat_interleave(self.width, 1)
         return nn.Sequential(
             linear(inverse.flatten(0, 1).float(), shift.flatten().float()),
-            Power(2.0),
+            Square(),
             linear(summing.float(), unless_empty(count, torch.zeros_like(means[:, 0])).float()),
         )
 

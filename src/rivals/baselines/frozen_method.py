@@ -109,6 +109,10 @@ class FrozenMethod(Method):
     # Learning ----------------------------------------------------------------------------------
 
     @property
+    def one_classifier(self) -> bool:
+        return True
+
+    @property
     def pretrained(self) -> dict[str, str]:
         return {"name": self.settings.ancestor, "sha256": self.fingerprint}
 
@@ -166,10 +170,6 @@ class FrozenMethod(Method):
     def end_task(self, task: Task) -> None:
         with self.charged():
             self.head(task.name)
-
-    def keep(self, task: Task) -> None:
-        """The classes of all tasks compete, so nothing more is needed to name a task."""
-        self.known[task.name] = self.known[task.name].with_kept({})
 
     def working_tensors(self) -> list[Tensor]:
         own = [t for task in self.sums for t in self.sums[task].to_dict().values()]

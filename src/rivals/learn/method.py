@@ -10,7 +10,7 @@ A method sees one task at a time, never test data, and never asks how many tasks
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -203,6 +203,11 @@ class Method(ABC):
         return "train"
 
     @property
+    def one_classifier(self) -> bool:
+        """Whether the classes of all tasks compete in `predict`, so that no rule names a task."""
+        return False
+
+    @property
     def pretrained(self) -> dict[str, str]:
         """Name and checksum of the network that the method starts from; nothing without one.
 
@@ -248,8 +253,10 @@ class Method(ABC):
 
         if self.statistics_images is not None:
             task = few(task, self.statistics_images)
-        naming = RULES[self.settings.naming.rule]
-        kept = naming.keep(task, read, self.settings.naming.images_per_class)
+        kept: Mapping[str, Tensor] = {}
+        if not self.one_classifier:
+            naming = RULES[self.settings.naming.rule]
+            kept = naming.keep(task, read, self.settings.naming.images_per_class)
         self.known[task.name] = self.known[task.name].with_kept(kept)
         self._predictor = None
 
@@ -285,6 +292,11 @@ class Method(ABC):
 
     def predictor(self) -> Predictor:
         """The tickets of all tasks that were learned to their end, ready to answer together."""
+        if self.one_classifier:
+            raise RivalsError(
+                "This method compares the classes of all tasks at once, which tickets that run "
+                "together do not; export one task with --task."
+            )
         tasks = learned_tasks(self.known)
         if self._predictor is None or self._predictor.tasks != tasks:
             tickets, records = [self.ticket(t) for t in tasks], [self.known[t] for t in tasks]

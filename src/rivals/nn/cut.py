@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
-from rivals.nn.plain_layers import Power, Resize
+from rivals.nn.plain_layers import Power, Resize, Square
 
 # These give no view of their input.
-FRESH = (nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.AdaptiveAvgPool2d, Resize, Power)
+FRESH = (nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.AdaptiveAvgPool2d, Resize, Power, Square)
 PLAIN = (*FRESH, nn.ReLU, nn.Identity, nn.Flatten)  # what a ticket is made of
 PlainLayer = TypeVar("PlainLayer", nn.Linear, nn.Conv2d)
 

@@ -1,4 +1,4 @@
-"""Layers of a plain network that torch has only as functions: resizing, and a power."""
+"""Layers of a plain network that torch has only as functions: resizing, powers, squares."""
 
 from __future__ import annotations
 
@@ -28,12 +28,24 @@ class Resize(nn.Module):
         return f"side={self.side}"
 
 
-class Power(nn.Module):
-    """|value| ** exponent, value by value.
+class Square(nn.Module):
+    """Each value times itself.
 
     >>> import torch
-    >>> Power(2.0)(torch.tensor([-3.0, 2.0]))
+    >>> Square()(torch.tensor([-3.0, 2.0]))
     tensor([9., 4.])
+    """
+
+    def forward(self, values: Tensor) -> Tensor:
+        return values.square()
+
+
+class Power(nn.Module):
+    """Each value's size to the power of `exponent`, with its sign: Tukey's transform.
+
+    >>> import torch
+    >>> Power(0.5)(torch.tensor([-9.0, 4.0]))
+    tensor([-3.,  2.])
     """
 
     def __init__(self, exponent: float) -> None:
@@ -41,7 +53,7 @@ class Power(nn.Module):
         self.exponent = exponent
 
     def forward(self, values: Tensor) -> Tensor:
-        return values.abs().pow(self.exponent)
+        return values.sign() * values.abs().pow(self.exponent)
 
     def extra_repr(self) -> str:
         return f"exponent={self.exponent:g}"

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from rivals.nn.plain_layers import Power
+from rivals.nn.plain_layers import Power, Square
 
 
 @dataclass(frozen=True)
@@ -72,4 +72,4 @@ def _value_by_value(network: fx.GraphModule, node: fx.Node) -> bool:
     if node.op != "call_module":
         return node.op == "call_function"  # a sum, the only one in a ticket
     module = network.get_submodule(str(node.target))
-    return isinstance(module, nn.ReLU | nn.Flatten | nn.Identity | Power)
+    return isinstance(module, nn.ReLU | nn.Flatten | nn.Identity | Power | Square)

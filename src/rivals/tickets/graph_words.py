@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
 from rivals.nn.cut import Cutter, conv2d, linear
-from rivals.nn.plain_layers import Power, Resize
+from rivals.nn.plain_layers import Power, Resize, Square
 from rivals.tickets.ticket_checks import Shape, layer_shape
 
 INPUT = "images"
@@ -39,6 +39,7 @@ WORDS: dict[type[nn.Module], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     nn.MaxPool2d: ("max_pool", _pooling),
     nn.AdaptiveAvgPool2d: ("global_pool", lambda m: {}),
     Resize: ("resize", lambda m: {"side": m.side}),
+    Square: ("square", lambda m: {}),
     Power: ("power", lambda m: {"exponent": m.exponent}),
 }
 
@@ -107,6 +108,7 @@ def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
         "relu": nn.ReLU,
         "identity": nn.Identity,
         "flatten": nn.Flatten,
+        "square": Square,
         "global_pool": lambda: nn.AdaptiveAvgPool2d(1),
     }
     if word not in simple:
