@@ -68,6 +68,7 @@ class FrozenMethod(Method):
 
     settings: FrozenSettings
     settings_class = FrozenSettings
+    keeps_products = False  # Σ row rowᵀ over the classes of all tasks, (d, d)
 
     def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
@@ -80,7 +81,8 @@ class FrozenMethod(Method):
         self.transform = nn.Sequential(*self.transforms(seen.shape[1])).to(self.device)
         self.width = int(self.transform(seen).shape[1])  # of rows
         self.sums: TaskColumn[NamedTensors] = self.tasks.column("sums")
-        self.common_sums: dict[str, Tensor] = {}  # over the classes of all tasks
+        size = self.width if self.keeps_products else 0
+        self.products = torch.zeros(size, size, device=self.device)
         self._heads: dict[str, nn.Sequential] = {}  # until something is learned
 
     # What a method overrides -------------------------------------------------------------------
@@ -101,6 +103,8 @@ class FrozenMethod(Method):
         own = self.sums[task].to_dict()
         own["count"].index_add_(0, labels, torch.ones_like(labels))
         own["rows"].index_add_(0, labels, rows)
+        if self.keeps_products:
+            self.products.addmm_(rows.T, rows)
 
     @abstractmethod
     def heads(self) -> dict[str, nn.Sequential]:
@@ -173,7 +177,7 @@ class FrozenMethod(Method):
 
     def working_tensors(self) -> list[Tensor]:
         own = [t for task in self.sums for t in self.sums[task].to_dict().values()]
-        return [*own, *self.common_sums.values()]
+        return [*own, self.products]
 
     # Inference ---------------------------------------------------------------------------------
 
@@ -238,7 +242,7 @@ class FrozenMethod(Method):
     def state(self) -> State:
         common = self.common_part()
         common.facts["ancestor"] = self.pretrained
-        parts: State = {"common": common, "sums": StatePart(dict(self.common_sums))}
+        parts: State = {"common": common, "products": StatePart({"products": self.products})}
         for task in self.sums:
             learned = self.known[task].kept is not None
             parts[f"sums/{task}"] = StatePart(self.sums[task].to_dict(), fixed=learned)
@@ -254,7 +258,7 @@ class FrozenMethod(Method):
             )
         self.load_common(state["common"])
         self._heads = {}
-        self.common_sums = self.copied(state["sums"])
+        self.products = self.copied(state["products"])["products"]
         for task in self.known:
             self.sums[task] = NamedTensors(self.copied(state[f"sums/{task}"]))
 

@@ -53,11 +53,10 @@ class RanPAC(FrozenMethod):
 
     settings: RanPACSettings
     settings_class = RanPACSettings
+    keeps_products = True
 
     def __init__(self, plan: NetworkPlan, settings: RanPACSettings, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
-        gram = torch.zeros(self.width, self.width, device=self.device)
-        self.common_sums = {"gram": gram}
         self.ridge = settings.ridge or 1.0
         self.recent: list[tuple[Tensor, Tensor]] = []  # features and labels of the present task
 
@@ -69,10 +68,6 @@ class RanPAC(FrozenMethod):
     def remember(self, features: Tensor, labels: Tensor) -> None:
         if not self.settings.ridge:
             self.recent.append((features, labels))
-
-    def add(self, rows: Tensor, labels: Tensor, task: str) -> None:
-        super().add(rows, labels, task)
-        self.common_sums["gram"].addmm_(rows.T, rows)
 
     def end_task(self, task: Task) -> None:
         with self.charged(), torch.no_grad():
@@ -107,7 +102,7 @@ class RanPAC(FrozenMethod):
         own = [self.sums[task].to_dict() for task in self.sums]
         targets = exact(torch.cat([each["rows"] for each in own]))  # (classes, d)
         count = torch.cat([each["count"] for each in own]).to(targets.device)
-        gram = exact(self.common_sums["gram"])
+        gram = exact(self.products)
         penalty = self.ridge * torch.eye(self.width).to(gram)
         weight = torch.linalg.solve(gram + penalty, targets.T).T
         return self.split(weight, unless_empty(count, torch.zeros_like(weight[:, 0])))

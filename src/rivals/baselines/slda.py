@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from rivals.baselines.frozen_method import FrozenMethod, FrozenSettings, exact, unless_empty
 from rivals.learn.discriminant import linear_scores
 from rivals.learn.method import methods
-from rivals.nn.network_plan import NetworkPlan
-from rivals.seeds import Seed
 
 
 class SLDASettings(FrozenSettings):
@@ -38,20 +36,12 @@ class SLDA(FrozenMethod):
 
     settings: SLDASettings
     settings_class = SLDASettings
-
-    def __init__(self, plan: NetworkPlan, settings: SLDASettings, seed: Seed) -> None:
-        super().__init__(plan, settings, seed)
-        squares = torch.zeros(self.width, self.width, device=self.device)
-        self.common_sums = {"squares": squares}  # Σ φφᵀ over all pictures
-
-    def add(self, rows: Tensor, labels: Tensor, task: str) -> None:
-        super().add(rows, labels, task)
-        self.common_sums["squares"].addmm_(rows.T, rows)
+    keeps_products = True
 
     def heads(self) -> dict[str, nn.Sequential]:
         count, means = self.exact_means(self.sums)
         between = (means * count.to(means).unsqueeze(1)).T @ means
-        within = (exact(self.common_sums["squares"]) - between) / count.sum().clamp(min=1)
+        within = (exact(self.products) - between) / count.sum().clamp(min=1)
         share = self.settings.shrinkage
         covariance = (1 - share) * within + share * torch.eye(self.width).to(within)
         weight, bias = linear_scores(means, covariance)
