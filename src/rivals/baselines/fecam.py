@@ -69,9 +69,12 @@ class FeCAM(FrozenMethod):
         for some, own in zip(rows.split(PICTURES), labels.split(PICTURES), strict=True):  # type: ignore[no-untyped-call]
             squares.index_add_(0, own, torch.bmm(some.unsqueeze(2), some.unsqueeze(1)))
 
-    def heads(self) -> dict[str, nn.Sequential]:
-        """Each task by itself: a class owes nothing to others."""
-        return {task: self.distances(task) for task in self.sums}
+    def heads(self, task: str) -> dict[str, nn.Sequential]:
+        return {task: self.distances(task)}
+
+    def forget_heads(self, task: str) -> None:
+        """A class owes nothing to others, so the heads of other tasks stay."""
+        self._heads.pop(task, None)
 
     def distances(self, task: str) -> nn.Sequential:
         """−½ the squared distances to the classes of `task`: (n, d) → (n, c · d) → (n, c)."""

@@ -107,8 +107,15 @@ class FrozenMethod(Method):
             self.products.addmm_(rows.T, rows)
 
     @abstractmethod
-    def heads(self) -> dict[str, nn.Sequential]:
-        """For every task plain layers that score its classes, from rows (n, d)."""
+    def heads(self, task: str) -> dict[str, nn.Sequential]:
+        """Plain layers that score the classes of `task` from rows (n, d).
+
+        Those of other tasks, too, where one solution gives them all.
+        """
+
+    def forget_heads(self, task: str) -> None:
+        """Pictures of `task` came: here all heads are out of date."""
+        self._heads = {}
 
     # Learning ----------------------------------------------------------------------------------
 
@@ -146,7 +153,7 @@ class FrozenMethod(Method):
     @torch.no_grad()
     def observe(self, batch: Batch) -> Tensor:
         """Add a batch; its scores by the nearest class mean so far, to show progress."""
-        self._heads = {}
+        self.forget_heads(batch.task)
         features = self.network(channels_last(batch.images))
         self.remember(features, batch.labels)
         rows = self.transform(features)
@@ -185,7 +192,7 @@ class FrozenMethod(Method):
     def head(self, task: str) -> nn.Sequential:
         """The layers that score the classes of `task`, given all that was added up until now."""
         if task not in self._heads:
-            self._heads = {name: head.to(self.device) for name, head in self.heads().items()}
+            self._heads |= {name: each.to(self.device) for name, each in self.heads(task).items()}
         return self._heads[task]
 
     def split(self, weight: Tensor, bias: Tensor) -> dict[str, nn.Sequential]:

@@ -37,7 +37,7 @@ class NCM(FrozenMethod):
     settings: NCMSettings
     settings_class = NCMSettings
 
-    def heads(self) -> dict[str, nn.Sequential]:
+    def heads(self, task: str) -> dict[str, nn.Sequential]:
         count, means = self.exact_means(self.sums)
         if self.settings.metric == "cosine":
             means = F.normalize(means, dim=1)

@@ -77,7 +77,7 @@ class RanPAC(FrozenMethod):
     def choose_ridge(self, classes: int) -> None:
         """The penalty that is best on the last fifth of the task, which came in random order."""
         features, labels = self.seen()
-        self.recent, self._heads = [], {}
+        self.recent = []
         fitted = int(FITTED * len(labels))
         if not 0 < fitted < len(labels):
             return  # a task of a few pictures, or a ridge that is given: nothing to choose by
@@ -90,6 +90,7 @@ class RanPAC(FrozenMethod):
             return float(apart.square().mean())
 
         self.ridge = min(RIDGES, key=error)
+        self._heads = {}
 
     def seen(self) -> tuple[Tensor, Tensor]:
         """Features and labels of the present task so far."""
@@ -98,8 +99,8 @@ class RanPAC(FrozenMethod):
         features, labels = (torch.cat(part) for part in zip(*self.recent, strict=True))
         return features, labels
 
-    def heads(self) -> dict[str, nn.Sequential]:
-        own = [self.sums[task].to_dict() for task in self.sums]
+    def heads(self, task: str) -> dict[str, nn.Sequential]:
+        own = [self.sums[name].to_dict() for name in self.sums]
         targets = exact(torch.cat([each["rows"] for each in own]))  # (classes, d)
         count = torch.cat([each["count"] for each in own]).to(targets.device)
         gram = exact(self.products)

@@ -38,7 +38,7 @@ class SLDA(FrozenMethod):
     settings_class = SLDASettings
     keeps_products = True
 
-    def heads(self) -> dict[str, nn.Sequential]:
+    def heads(self, task: str) -> dict[str, nn.Sequential]:
         count, means = self.exact_means(self.sums)
         between = (means * count.to(means).unsqueeze(1)).T @ means
         within = (exact(self.products) - between) / count.sum().clamp(min=1)
