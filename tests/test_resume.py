@@ -19,6 +19,7 @@ from rivals.errors import Interrupted
 from rivals.experiment.run_settings import Settings, resolve
 from rivals.experiment.start import prepare
 from rivals.learn.method import methods
+from toys import FROZEN
 
 Outcome = Callable[[Path], dict[str, Any]]
 Spawn = Callable[..., "subprocess.Popen[str]"]
@@ -34,7 +35,7 @@ SMALL = {
 }
 COMPETE = {"share": 0.4}
 VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    **{name: ("digits", name, {}) for name in methods},
+    **{name: ("digits", name, FROZEN.get(name, {})) for name in methods},
     "twta half": ("digits", "twta", {"share": 0.5, "seed": 3}),
     "compete to the end": ("digits", "twta", {"share": 1.0}),
     "unprotected": ("digits", "twta", {"protect": "none", **COMPETE}),

@@ -16,6 +16,13 @@ from rivals.streams.task import Examples, Task
 # The settings of a run of about twenty steps, as --set takes them.
 CHANGES = ["tasks=2", "epochs=2", "batch_size=160", "architecture=mlp", "widths=16-16", "units=2"]
 TINY = {"architecture": "mlp", "widths": (16, 16), "units": 4}
+# Methods on frozen features, and what makes them quick.
+FROZEN = {
+    "ncm": {"ancestor": "tiny"},
+    "slda": {"ancestor": "tiny"},
+    "ranpac": {"ancestor": "tiny", "projected": 200},
+    "fecam": {"ancestor": "tiny"},
+}
 
 
 def lessons(count=3, benchmark="digits", seed=0, **settings):
@@ -33,7 +40,8 @@ def shortened(task, images, name=None):
 def make(method="twta", network=None, seed=0, shape=(1, 8, 8), **settings):
     cls = methods[method]
     plan = NetworkPlan(NetworkSettings(**(network or TINY)), shape)
-    return cls(plan, cls.settings_class.from_paths({"epochs": 2, **settings}), Seed(seed))
+    settings = {"epochs": 2, **FROZEN.get(method, {}), **settings}
+    return cls(plan, cls.settings_class.from_paths(settings), Seed(seed))
 
 
 def steps_of(method, task, watch=lambda step: None):

@@ -174,12 +174,9 @@ class DenseMethod(Method):
             return self.seen.predict(images.to(self.device))
         return super().predict(images, task)
 
-    def keep(self, task: Task) -> None:
-        """Where the classes of all tasks compete, nothing more is needed to name a task."""
-        if self.seen is None:
-            super().keep(task)
-        else:
-            self.known[task.name] = self.known[task.name].with_kept({})
+    @property
+    def one_classifier(self) -> bool:
+        return self.seen is not None
 
     def ticket(self, task: str) -> fx.GraphModule:
         return self.network(task).cut(task)

@@ -38,7 +38,7 @@ from rivals.baselines.dense_method import DenseMethod, DenseSettings, default
 from rivals.baselines.memory.exemplar_memory import ExemplarMemory
 from rivals.baselines.memory.exemplar_stores import MemorySettings
 from rivals.baselines.memory.herding import BATCH, compute_features
-from rivals.baselines.seen_classes import SeenClasses
+from rivals.baselines.seen_classes import NEVER, SeenClasses
 from rivals.learn.method import methods
 from rivals.learn.state import State, StatePart
 from rivals.nn.activations import Activations
@@ -46,8 +46,6 @@ from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 from rivals.streams.task import Batch, Task
-
-NEVER = -1e4  # the score of a class without images
 
 
 class ICaRLSettings(DenseSettings):

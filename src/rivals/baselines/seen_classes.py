@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from rivals.baselines.memory.exemplar_memory import ExemplarMemory
-from rivals.errors import RivalsError
-from rivals.naming.task_record import Prediction, TaskRecord
+from rivals.naming.task_record import Prediction, TaskRecord, learned_tasks
 from rivals.nn.activations import Activations
 from rivals.nn.dense_network import DenseNetwork
 from rivals.streams.task import Batch, Examples, Preprocessing, Task
 
+NEVER = -1e4  # the score of a class without images
 PIXELS = Preprocessing(scale=1.0, mean=(0.0,), std=(1.0,))  # leaves pixels as they are
 
 ClassScores = Callable[[Activations, str], Tensor]  # features, task → (n, classes of the task)
@@ -113,13 +113,8 @@ class SeenClasses:
     @torch.no_grad()
     def predict(self, images: Tensor) -> Prediction:
         """The most probable of all classes, which also gives the task."""
-        tasks = tuple(name for name, record in self.known.items() if record.kept is not None)
-        if not tasks:
-            raise RivalsError("No task is learned yet, so none can be inferred; learn one first.")
-        best = self.probabilities(self.scores(images, tasks), tasks).max(1)
-        firsts = torch.tensor([self.first(name) for name in tasks], device=images.device)
-        which = torch.bucketize(best.indices, firsts, right=True) - 1  # (n,)
-        return Prediction(tasks, which, best.indices - firsts[which], best.values)
+        tasks = learned_tasks(self.known)
+        return best_class(self.known, tasks, self.probabilities(self.scores(images, tasks), tasks))
 
     def _head_scores(self, flow: Activations, task: str) -> Tensor:
         scores: Tensor = self.network(task).heads[task](flow)
@@ -127,3 +122,14 @@ class SeenClasses:
 
     def _softmax(self, scores: Tensor, tasks: Sequence[str]) -> Tensor:
         return torch.softmax(scores, 1)
+
+
+def best_class(
+    known: Mapping[str, TaskRecord], tasks: tuple[str, ...], probabilities: Tensor
+) -> Prediction:
+    """The most probable of all classes of `tasks`, given (n, classes); it gives the task, too."""
+    best = probabilities.max(1)
+    sizes = torch.tensor([0, *(len(known[task].classes) for task in tasks[:-1])])
+    firsts = sizes.cumsum(0).to(probabilities.device)
+    which = torch.bucketize(best.indices, firsts, right=True) - 1  # (n,)
+    return Prediction(tasks, which, best.indices - firsts[which], best.values)

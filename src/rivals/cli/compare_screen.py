@@ -99,9 +99,11 @@ class CompareScreen:
             table.add_column(head, justify="right")
         for outcome in outcomes:
             accuracy = "" if outcome.accuracy is None else f"{outcome.accuracy:.1f}"
+            accuracy += " *" if outcome.ancestor else ""
             seconds = "" if outcome.seconds is None else f"{outcome.seconds:,.1f}"
             table.add_row(outcome.run.folder, outcome.status, accuracy, seconds)
         self.console.print(table)
+        self._pretrained({outcome.ancestor for outcome in outcomes if outcome.ancestor})
         statuses = [outcome.status for outcome in outcomes]
         counts = ", ".join(f"{statuses.count(each)} {each}" for each in dict.fromkeys(statuses))
         ran = busy > 0
@@ -113,6 +115,16 @@ class CompareScreen:
                 self.messages.print(failed, soft_wrap=True)
                 alone = outcome.run.command(self.out)
                 self.messages.print(f"  alone: {alone}", soft_wrap=True)
+
+    def _pretrained(self, ancestors: set[str]) -> None:
+        """Nobody is to compare what starts from a trained network with what does not."""
+        if ancestors:
+            names = ", ".join(sorted(ancestors))
+            self.console.print(
+                f"* pretrained: starts from a network that was trained before ({names}); the "
+                "others start from random weights.",
+                soft_wrap=True,
+            )
 
     def next_step(self, outcomes: list[Outcome]) -> None:
         """What to do now."""

@@ -106,7 +106,9 @@ class RunScreen(RunCallback):
 def show_results(content: Mapping[str, Any], console: Console) -> None:
     """The accuracy matrix and the summary of a run."""
     subset = f" · {content['subset']}" if content["subset"] else ""
-    console.print(f"accuracy %, task known · {content['method']}{subset}", soft_wrap=True)
+    start = content.get("ancestor")
+    method = f"{content['method']}, pretrained ({start['name']})" if start else content["method"]
+    console.print(f"accuracy %, task known · {method}{subset}", soft_wrap=True)
     console.print(accuracy_table(content))
     console.print(summary_table(content))
 

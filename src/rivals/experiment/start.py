@@ -50,6 +50,8 @@ def prepare(
     )
     if on == "validation":
         results.content["measured_on"] = on
+    if method.pretrained:
+        results.content["ancestor"] = method.pretrained
     run = Run(
         stream, method, folder, results, seed.child("evaluation"), callbacks,
         asked_to_stop=asked_to_stop, save_every=save_every,

@@ -10,7 +10,7 @@ A method sees one task at a time, never test data, and never asks how many tasks
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ from rivals.naming.familiarity import few
 from rivals.naming.predictor import Predictor
 from rivals.naming.rule import Rule
 from rivals.naming.rules import RULES
-from rivals.naming.task_record import Prediction, TaskRecord
+from rivals.naming.task_record import Prediction, TaskRecord, learned_tasks
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
@@ -209,6 +209,19 @@ class Method(ABC):
         """A name for steps of equal cost, so that one of them is measured for all."""
         return "train"
 
+    @property
+    def one_classifier(self) -> bool:
+        """Whether the classes of all tasks compete in `predict`, so that no rule names a task."""
+        return False
+
+    @property
+    def pretrained(self) -> dict[str, str]:
+        """Name and checksum of the network that the method starts from; nothing without one.
+
+        Results say it, so that nobody takes such a method for one that starts from random weights.
+        """
+        return {}
+
     # What all methods share --------------------------------------------------------------------
 
     def step(self, batch: Batch) -> StepResult:
@@ -252,7 +265,9 @@ class Method(ABC):
         task = self.training_view(task)
         if self.statistics_images is not None:
             task = few(task, self.statistics_images)
-        kept = self.naming_rule().keep(task, read, self.settings.naming.images_per_class)
+        kept: Mapping[str, Tensor] = {}
+        if not self.one_classifier:
+            kept = self.naming_rule().keep(task, read, self.settings.naming.images_per_class)
         self.known[task.name] = self.known[task.name].with_kept(kept)
         self._predictor = None
 
@@ -288,9 +303,12 @@ class Method(ABC):
 
     def predictor(self) -> Predictor:
         """The tickets of all tasks that were learned to their end, ready to answer together."""
-        tasks = tuple(name for name, known in self.known.items() if known.kept is not None)
-        if not tasks:
-            raise RivalsError("No task is learned yet, so none can be inferred; learn one first.")
+        if self.one_classifier:
+            raise RivalsError(
+                "This method compares the classes of all tasks at once, which tickets that run "
+                "together do not; export one task with --task."
+            )
+        tasks = learned_tasks(self.known)
         if self._predictor is None or self._predictor.tasks != tasks:
             tickets, records = [self.answering(t) for t in tasks], [self.known[t] for t in tasks]
             familiarity = self.tasks.column("familiarity")
@@ -354,6 +372,7 @@ methods = MethodRegistry(
         "chain": "rivals.baselines.controls",
         "der": "rivals.baselines.der",
         "er": "rivals.baselines.er",
+        "fecam": "rivals.baselines.fecam",
         "finetune": "rivals.baselines.controls",
         "fsdgpm": "rivals.baselines.fsdgpm",
         "gem": "rivals.baselines.gem",
@@ -364,7 +383,10 @@ methods = MethodRegistry(
         "joint": "rivals.baselines.controls",
         "lamaml": "rivals.baselines.lamaml",
         "llt": "rivals.baselines.llt",
+        "ncm": "rivals.baselines.ncm",
         "random-ticket": "rivals.baselines.random_ticket",
+        "ranpac": "rivals.baselines.ranpac",
+        "slda": "rivals.baselines.slda",
         "softnet": "rivals.baselines.softnet",
         "sparcl": "rivals.baselines.sparcl",
         "twta": "rivals.learn.twta",

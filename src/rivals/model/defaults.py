@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 
+from rivals.ancestors import ANCESTORS_SIDES, fitting_side
 from rivals.ancestors.ancestor import Ancestor
 from rivals.errors import RivalsError, unknown
 from rivals.learn.twta import TWTASettings
 from rivals.model.limits import NETWORKS
 from rivals.nn.network_plan import NetworkSettings
-from rivals.streams.task import Preprocessing
+from rivals.streams.task import Preprocessing, centred
 
 SIDES = (32, 48, 64)  # pixels; pictures are brought to the nearest
-ANCESTORS_SIDE = 48  # the least with an ancestor: its features of small pictures are better so
 LARGEST_SIDE = 256
 RIVALS = 8  # in a block
 WORTH_NEW = 1.0  # points of held-out accuracy that new units must gain at least
@@ -45,8 +45,7 @@ def plan(
     """
     if size is not None and not 8 <= size <= LARGEST_SIDE:
         raise RivalsError(f"--size is {size}, but pictures have 8 to {LARGEST_SIDE} pixels a side.")
-    sides = [each for each in SIDES if not ancestor or each >= ANCESTORS_SIDE]
-    chosen = size or next((each for each in sides if side <= each * 1.25), sides[-1])
+    chosen = size or fitting_side(side, ANCESTORS_SIDES if ancestor else SIDES)
     shape = (1 if grey else 3, chosen, chosen)
     if ancestor:
         least = ancestor.smallest_side
@@ -65,7 +64,7 @@ def plan(
 
 def preparation(channels: int) -> Preprocessing:
     """The same for every task: bytes to −2 … 2."""
-    return Preprocessing(255.0, (0.5,) * channels, (0.25,) * channels)
+    return centred(channels)
 
 
 def training(

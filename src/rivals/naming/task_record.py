@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from rivals.errors import RivalsError
 from rivals.nn.task_state import NamedTensors
 from rivals.streams.task import Preprocessing
 from rivals.tickets.parallel import TicketOutput
@@ -33,6 +34,14 @@ class TaskRecord(nn.Module):
 
     def with_kept(self, kept: Mapping[str, Tensor]) -> TaskRecord:
         return TaskRecord(self.classes, self.preprocessing, kept)
+
+
+def learned_tasks(known: Mapping[str, TaskRecord]) -> tuple[str, ...]:
+    """The tasks that were learned to their end; none is an error."""
+    tasks = tuple(name for name, record in known.items() if record.kept is not None)
+    if not tasks:
+        raise RivalsError("No task is learned yet, so none can be inferred; learn one first.")
+    return tasks
 
 
 @dataclass(frozen=True)

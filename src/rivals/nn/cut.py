@@ -7,6 +7,7 @@ a network's forward does (sequences, residual additions, a user's own code) is f
 
 from __future__ import annotations
 
+from copy import deepcopy
 from operator import add
 from typing import Any, TypeVar
 
@@ -14,10 +15,11 @@ import torch
 from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
+from rivals.nn.plain_layers import Power, Resize, Square
 from rivals.nn.stem import Stem
 
-# These give no view of their input.
-FRESH = (nn.Conv2d, nn.Linear, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+FRESH = (nn.Conv2d, nn.Linear, *POOLS, Resize, Power, Square)  # give no view of their input
 PLAIN = (*FRESH, nn.ReLU, nn.Identity, nn.Flatten)  # what a ticket is made of
 PlainLayer = TypeVar("PlainLayer", nn.Linear, nn.Conv2d)
 
@@ -86,6 +88,20 @@ def run(module: nn.Module, values: Any) -> Tensor:
     """Apply an ordinary module to values, or hand it to the recorder that flows in their place."""
     out: Tensor = values.tracer.emit(module, values) if cutting(values) else module(values)
     return out
+
+
+class Follower(fx.Interpreter):
+    """Hands copies of the layers of a plain network to the recorder that flows through it."""
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return run(deepcopy(self.fetch_attr(target)), args[0])
+
+
+def follow(network: nn.Module, values: Any) -> Any:
+    """Let a recorder flow through a plain network, or through a module that is one layer."""
+    if isinstance(network, fx.GraphModule):
+        return Follower(network).run(values)
+    return run(deepcopy(network), values)
 
 
 def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:

@@ -22,7 +22,7 @@ from rivals.io.pictures import array_shape, as_bytes, channels_first, to_pixels
 from rivals.seeds import Seed
 from rivals.streams.splits import limit
 from rivals.streams.stream import Stream, StreamItem, check_share, stratified
-from rivals.streams.task import Examples, Preprocessing, Task
+from rivals.streams.task import Examples, Preprocessing, Task, centred
 
 SMALLEST, LARGEST = 4, 512  # pixels a side
 
@@ -67,9 +67,7 @@ class TaskList(Stream):
         self.name, self.input_shape, self.fingerprint = name, input_shape, fingerprint
         self.tasks, self.splitting, self.seed = tasks, splitting, seed
         channels = input_shape[0]
-        self.preprocessing = preprocessing or Preprocessing(
-            255.0, (0.5,) * channels, (0.25,) * channels
-        )
+        self.preprocessing = preprocessing or centred(channels)
         if splitting.per_class:
             self.subset = f"at most {splitting.per_class:,} training images a class used"
 

@@ -26,6 +26,11 @@ class Preprocessing:
         return images.to(torch.float32, copy=True).mul_(factor).sub_(offset)
 
 
+def centred(channels: int, scale: float = 255.0) -> Preprocessing:
+    """From 0 … scale to −2 … 2, whatever the data are: how networks see pictures of all kinds."""
+    return Preprocessing(scale, (0.5,) * channels, (0.25,) * channels)
+
+
 @dataclass(frozen=True)
 class Examples:
     """Images as they are stored, and labels counted from 0 within their task.

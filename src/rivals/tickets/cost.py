@@ -9,6 +9,8 @@ import safetensors.torch
 import torch
 from torch import fx, nn
 
+from rivals.nn.plain_layers import Power, Square
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -76,4 +78,4 @@ def _value_by_value(network: fx.GraphModule, node: fx.Node) -> bool:
     if node.op != "call_module":
         return node.op == "call_function"  # a sum, the only one in a ticket
     module = network.get_submodule(str(node.target))
-    return isinstance(module, nn.ReLU | nn.Flatten | nn.Identity)
+    return isinstance(module, nn.ReLU | nn.Flatten | nn.Identity | Power | Square)

@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
 from rivals.nn.cut import Cutter, conv2d, linear
+from rivals.nn.plain_layers import Power, Resize, Square
 from rivals.nn.stem import Stem
 from rivals.tickets.ticket_checks import Shape, layer_shape
 
@@ -47,6 +48,9 @@ WORDS: dict[type[nn.Module], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     nn.MaxPool2d: ("max_pool", _pooling),
     nn.AvgPool2d: ("avg_pool", _pooling),
     nn.AdaptiveAvgPool2d: ("global_pool", lambda m: {}),
+    Resize: ("resize", lambda m: {"side": m.side}),
+    Square: ("square", lambda m: {}),
+    Power: ("power", lambda m: {"exponent": m.exponent}),
 }
 
 
@@ -105,10 +109,15 @@ def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
     if word in ("max_pool", "avg_pool"):
         kind = nn.MaxPool2d if word == "max_pool" else nn.AvgPool2d
         return kind(node["kernel_size"], node["stride"], node["padding"])
+    if word == "resize":
+        return Resize(node["side"])
+    if word == "power":
+        return Power(node["exponent"])
     simple: dict[str, Callable[[], nn.Module]] = {
         "relu": nn.ReLU,
         "identity": nn.Identity,
         "flatten": nn.Flatten,
+        "square": Square,
         "global_pool": lambda: nn.AdaptiveAvgPool2d(1),
     }
     if word not in simple:

@@ -17,6 +17,7 @@ from rivals.io.reading import UnreadableError, parse_json
 LAYERS = 2000
 HEADER = 2**20  # bytes of the header of the weights
 SIDE = 4096  # pixels, and size of a kernel
+EXPONENT = 8  # of a power
 VALUES = 2**23  # that a layer gives for one image, at most
 Shape = tuple[int, ...]
 
@@ -119,6 +120,14 @@ def layer_shape(node: dict[str, Any], tensors: dict[str, Tensor], inputs: list[S
         if len(shape) != 3:
             raise ValueError("pooling needs an image")
         shape = (shape[0], 1, 1)
+    elif word == "resize":
+        if len(shape) != 3:
+            raise ValueError("only an image can be resized")
+        shape = (shape[0], *whole_numbers([node["side"]], 1, SIDE) * 2)
+    elif word == "power":
+        numbers([node["exponent"]])
+        if not 0 < node["exponent"] <= EXPONENT:
+            raise ValueError(f"an exponent is not above 0 and at most {EXPONENT}")
     elif word == "flatten":
         shape = (math.prod(shape),)
     if not 0 < math.prod(shape) <= VALUES:

@@ -44,6 +44,7 @@ class Outcome:
     accuracy: float | None = None  # task known, in percent
     seconds: float | None = None  # of training, over all the times it was resumed
     kilobytes: float | None = None  # needed to continue training
+    ancestor: str = ""  # the trained network that it starts from; empty: random weights
 
 
 class ComparisonDisplay(Protocol):
@@ -253,4 +254,6 @@ def next_run(
 
 
 def _outcome(run: PlannedRun, status: str, reason: str, found: RunStatus) -> Outcome:
-    return Outcome(run, status, reason, found.accuracy, found.seconds, found.kilobytes)
+    return Outcome(
+        run, status, reason, found.accuracy, found.seconds, found.kilobytes, found.ancestor
+    )

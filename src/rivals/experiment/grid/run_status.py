@@ -20,6 +20,7 @@ class RunStatus:
     accuracy: float | None = None  # task known, in percent
     seconds: float | None = None  # of training
     kilobytes: float | None = None  # needed to continue training
+    ancestor: str = ""  # the trained network that it starts from
 
 
 def read_status(run: PlannedRun, out: Path) -> RunStatus:
@@ -46,7 +47,8 @@ def read_status(run: PlannedRun, out: Path) -> RunStatus:
     summary = results["summary"]
     kilobytes = sum(summary.get("bytes", {}).values()) / 1000
     accuracy = summary["accuracy"]["task_known"]
-    return RunStatus(True, accuracy, train_seconds(folder.path), kilobytes or None)
+    ancestor = results.get("ancestor", {}).get("name", "")
+    return RunStatus(True, accuracy, train_seconds(folder.path), kilobytes or None, ancestor)
 
 
 def train_seconds(folder: Path) -> float | None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import mean
 
 from rivals.experiment.grid.comparison import Outcome
-from rivals.experiment.grid.grid_file import PlannedRun
 from rivals.experiment.report.groups import Spread
+from rivals.experiment.report.labels import PRETRAINED
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Variant:
     difference: Spread | None  # points, to the first variant of the benchmark, on common seeds
     kilobytes: float | None  # needed to continue training
     seconds: float | None  # of training
+    ancestor: str = ""  # the trained network that it starts from; empty: random weights
 
     def row(self) -> dict[str, str]:
         """As a line of a table."""
@@ -35,6 +36,7 @@ class Variant:
             "benchmark": self.benchmark,
             "on": self.on,
             "variant": self.label,
+            "ancestor": self.ancestor,
             "seeds": ",".join(map(str, self.seeds)),
             "accuracy": _words(self.accuracy),
             "difference": "" if self.difference is None else _words(self.difference, "+"),
@@ -63,16 +65,17 @@ def variants(outcomes: Sequence[Outcome]) -> list[Variant]:
         difference = None if base is by_seed else Spread.of(apart)
         found.append(
             Variant(
-                run.benchmark, run.on, _label(run, several_presets), tuple(sorted(by_seed)),
+                run.benchmark, run.on, _label(runs[0], several_presets), tuple(sorted(by_seed)),
                 accuracy, difference, _mean([each.kilobytes for each in runs]),
-                _mean([each.seconds for each in runs]),
+                _mean([each.seconds for each in runs]), runs[0].ancestor,
             )
         )  # fmt: skip
     return found
 
 
-def _label(run: PlannedRun, with_preset: bool) -> str:
-    return " ".join(filter(None, [run.method, run.preset if with_preset else "", run.name]))
+def _label(outcome: Outcome, with_preset: bool) -> str:
+    run, mark = outcome.run, PRETRAINED if outcome.ancestor else ""
+    return " ".join(filter(None, [run.method, run.preset if with_preset else "", run.name, mark]))
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -28,7 +28,8 @@ COLOURS = {
     "er": "#54a24b", "il2m": "#b279a2", "der": "#3f8f6b", "lamaml": "#9d755d",
     "fsdgpm": "#c9a227", "gpm": "#3b7ddd", "softnet": "#e07a9a", "llt": "#8257d6",
     "wsn": "#0e9f8a", "sparcl": "#b5367a", "chain": "#8a97a6", "independent": "#7f8f5f",
-    "finetune": "#a08d7a", "joint": "#7c7f93",
+    "finetune": "#a08d7a", "joint": "#7c7f93", "ncm": "#7a9cc6", "slda": "#4f6d8f",
+    "ranpac": "#b8860b", "fecam": "#6b8e23",
 }  # fmt: skip
 OTHERS = ("#5b8def", "#d97f30", "#4aa564", "#a86bc4", "#c4577f", "#6f7f95")
 MARKERS = "osD^vP*X"

@@ -13,7 +13,8 @@ from rivals.experiment.report.report_runs import FinishedRun
 NAMES = {
     "twta": "TWTA", "gem": "GEM", "icarl": "iCaRL", "er": "ER", "il2m": "IL2M", "der": "DER++",
     "lamaml": "La-MAML", "fsdgpm": "FS-DGPM", "gpm": "GPM", "softnet": "SoftNet", "llt": "LLT",
-    "wsn": "WSN", "sparcl": "SparCL",
+    "wsn": "WSN", "sparcl": "SparCL", "ncm": "NCM", "slda": "SLDA", "ranpac": "RanPAC",
+    "fecam": "FeCAM",
 }  # fmt: skip
 REFERENCES = ("random-ticket", "chain", "independent", "finetune", "joint")
 ORDER = (*NAMES, *REFERENCES)
@@ -51,6 +52,11 @@ class Group:
     @property
     def reference(self) -> bool:
         return self.method in REFERENCES
+
+    @property
+    def ancestor(self) -> str:
+        """The network that the system starts from, if that was trained before."""
+        return self.runs[0].ancestor
 
     @property
     def seeds(self) -> list[int]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from rivals.experiment.report.groups import NAMES, Group
 
+PRETRAINED = "(pretrained)"  # a system that starts from a trained network is never unmarked
+
 
 def label_groups(groups: list[Group]) -> None:
     """Label each group by its method; if a method occurs twice, add the settings that differ.
@@ -30,7 +32,8 @@ def label_groups(groups: list[Group]) -> None:
             odd = [key for key in differing if usual.get(key, "") != repr(values.get(key))]
             texts = [_as_text(key, values.get(key)) for key in odd[:2]]
             group.variant = variant
-            group.label = " ".join([NAMES.get(method, method), *filter(None, [", ".join(texts)])])
+            words = [NAMES.get(method, method), ", ".join(texts), PRETRAINED * bool(group.ancestor)]
+            group.label = " ".join(filter(None, words))
         for label in {group.label for group in same}:
             alike = [group for group in same if group.label == label]
             for number, group in enumerate(alike if len(alike) > 1 else [], start=1):
@@ -55,6 +58,21 @@ def differences(groups: list[Group]) -> list[str]:
         if texts:
             alike[texts].append(group.label)
     return [f"{', '.join(labels)}: {', '.join(texts)}." for texts, labels in alike.items()]
+
+
+def pretrained(groups: list[Group]) -> list[str]:
+    """What the mark means: one sentence, where a system has it."""
+    names = sorted({group.ancestor for group in groups if group.ancestor})
+    if not names:
+        return []
+    word = "ancestor" if len(names) == 1 else "ancestors"
+    meaning = (
+        f"{PRETRAINED}: starts from a network that was trained before on other images ({word} "
+        f"{', '.join(names)}); compare these systems only with each other."
+    )
+    if all(group.ancestor for group in groups):
+        return [meaning]
+    return [f"{meaning} The others start from random weights, and bold is the best of those."]
 
 
 def _usual(groups: list[Group]) -> dict[str, str]:

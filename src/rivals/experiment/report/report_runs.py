@@ -45,6 +45,11 @@ class FinishedRun:
         return summary
 
     @property
+    def ancestor(self) -> str:
+        """The network that was trained before, where the run started from one."""
+        return str(self.results.get("ancestor", {}).get("name", ""))
+
+    @property
     def units(self) -> int | None:
         """J, the rivals in a block, of a method whose units compete."""
         if self.results["tasks"][0].get("units"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from rivals.experiment.report import paper_values as paper
 from rivals.experiment.report.groups import Group, Section, Spread, rank
-from rivals.experiment.report.labels import differences
+from rivals.experiment.report.labels import differences, pretrained
 from rivals.experiment.report.report_runs import FinishedRun
 
 
@@ -202,9 +202,9 @@ def overview(found: list[Section], name: str = "overview") -> Table:
             if text in groups else Cell() for groups in by_label
         ]  # fmt: skip
         table.rows.append([Cell(text=text), *cells])
-    references = {g.label for s in found for g in s.groups if g.reference}
     table.data = [f"† {s.title}: {s.subset}." for s in found if s.subset]
-    return _best(table, references)
+    table.notes += pretrained(every)
+    return _best(table, every)
 
 
 def _who(group: Group) -> list[Cell]:
@@ -227,7 +227,8 @@ def finished(table: Table, section: Section) -> Table:
         table.data = [f"On a subset. {section.subset}."]
     if _printed(table):
         table.notes.append("Columns headed paper: as printed there, for complete data.")
-    return _best(table, {group.label for group in section.groups if group.reference})
+    table.notes += pretrained(section.groups)
+    return _best(table, section.groups)
 
 
 def _printed(table: Table) -> bool:
@@ -235,10 +236,16 @@ def _printed(table: Table) -> bool:
     return any(row[i].value is not None for row in table.rows for i in at)
 
 
-def _best(table: Table, references: set[str]) -> Table:
-    """Mark the best of a column, the reference lines aside; none where all are equal."""
+def _best(table: Table, groups: list[Group]) -> Table:
+    """Mark the best of a column; none where all are equal.
+
+    Reference lines do not compete, nor do pretrained systems with those from random weights.
+    """
+    systems = [group for group in groups if not group.reference]
+    scratch = [group for group in systems if not group.ancestor]
+    competing = {group.label for group in scratch or systems}
     for i, column in enumerate(table.columns):
-        rivals = [row for row in table.rows if row[0].text not in references]
+        rivals = [row for row in table.rows if row[0].text in competing]
         values = [row[i].value for row in rivals if row[i].value is not None]
         if not column.better or len({round(v, 1) for v in values if v is not None}) < 2:
             continue
