@@ -17,6 +17,7 @@ COPIES = 2  # pictures are in memory twice while they are divided
 ENGINE = 130_000_000  # bytes that torch takes when it trains, beside pictures and values
 VALUES = 700  # bytes for a pixel of each picture of a batch, in the widest of our networks
 MEASURED = 250 * 64  # the same for the pictures that are measured at once
+WIDER = 2.8  # times as many bytes for a batch in the networks of the ancestors
 BATCHES = (32, 16, 8, 4)
 FEWEST = 40  # pictures that a budget must leave room for
 
@@ -66,12 +67,15 @@ class TimeBudget:
         return self.limit * (1 - RESERVE) - self.spent()
 
 
-def room(shape: tuple[int, int, int], count: int, megabytes: float | None) -> MemoryPlan:
+def room(
+    shape: tuple[int, int, int], count: int, megabytes: float | None, ancestor: bool = False
+) -> MemoryPlan:
     """What fits into a budget, or into a part of the memory that is free, of `count` pictures.
 
     Smaller batches make room for more pictures.
     """
     channels, height, width = shape
+    wider = WIDER if ancestor else 1.0
     size = COPIES * channels * height * width + NAMED
     if megabytes is None:
         return MemoryPlan(
@@ -81,7 +85,7 @@ def room(shape: tuple[int, int, int], count: int, megabytes: float | None) -> Me
         raise RivalsError(f"--ram is {megabytes}, but must be a positive number of MB.")
     had, fit = peak_memory() + ENGINE, 0
     for batch in BATCHES:
-        work = height * width * max(VALUES * batch, MEASURED)
+        work = int(height * width * max(VALUES * batch * wider, MEASURED))
         fit = int(megabytes * 1e6 - had - work) // size
         if fit >= count or (batch == BATCHES[-1] and fit >= FEWEST):
             pictures = min(count, fit)

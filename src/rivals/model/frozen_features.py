@@ -24,7 +24,7 @@ from rivals.seeds import Seed
 from rivals.streams.stream import folds
 from rivals.streams.task import Examples, Task
 
-IMAGES = 64  # computed at once
+IMAGES = 32  # computed at once
 PRIORS = (30.0, 100.0, 300.0, 1000.0)  # pictures that the ancestor's covariance may count as
 ALONE = 300.0  # where it is the only one, the number says nothing
 SCALES = [2 ** (step / 4) for step in range(-24, 5)]  # of scores, from 1/64 to 2

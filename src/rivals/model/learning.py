@@ -392,7 +392,8 @@ class LearningSession:
     def read(self, source: PictureSource) -> LoadedPictures:
         """Decode the pictures, as many as memory allows."""
         shape = self.model.description.input_shape
-        self.memory = budgets.room(shape, source.count, self.options.ram)
+        ancestor = self.model.description.ancestor is not None
+        self.memory = budgets.room(shape, source.count, self.options.ram, ancestor)
         chosen = picture_source.sample(source, self.memory.pictures, self.seed.child("some"))
         if chosen.count < source.count:
             self.listener({
