@@ -36,6 +36,7 @@ ROOMS = (
     "model",
     "experiment",
     "deploy",  # exports from models and runs
+    "ancestors/making",  # makes ancestors of models and runs
     "experiment/bench",  # measures all of the above
     "model/checking",  # reads every kind of folder and file
     "model/model",  # rivals.Model: it can export, too

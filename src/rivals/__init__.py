@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rivals.ancestors.making import make_ancestor
     from rivals.answer import Answer, Choice
     from rivals.errors import Interrupted, RivalsError
     from rivals.experiment.api import RunResults, run
@@ -56,6 +57,7 @@ _MODULES = {
     "Trainer": "rivals.learn.trainer",
     "benchmarks": "rivals.streams.stream:streams",  # rivals.streams is the package
     "compare": "rivals.experiment.grid.comparison",
+    "make_ancestor": "rivals.ancestors.making",
     "methods": "rivals.learn.method",
     "networks": "rivals.nn.network_plan",
     "run": "rivals.experiment.api",
@@ -81,6 +83,7 @@ __all__ = [
     "Trainer",
     "benchmarks",
     "compare",
+    "make_ancestor",
     "methods",
     "networks",
     "run",

@@ -3,14 +3,15 @@
     tiny.safetensors    layer0.weight, layer0.norm.scale …, and the covariance of its features
     tiny.json           its card: shape, data, accuracy, the command that made it, a checksum
 
-`tiny` and `small` come with the package. A model names its ancestor by the checksum and does not
-store it.
+`tiny` and `small` come with the package. A model names them by the checksum and does not store
+them. Those that users make (making.py) also say how pictures are prepared for them, `input.mean`
+and `input.std`; model/ancestor_file.py reads them, and a model keeps a copy.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,13 @@ from rivals.io.reading import read_bytes, read_json
 from rivals.nn.network_plan import NetworkSettings
 from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
+from rivals.nn.twta_layers import TWTALayer
+from rivals.streams.task import Preprocessing
 
 PLACE = Path(__file__).parent
 LARGEST = 64 * 2**20  # bytes of an ancestor
+PREPARED = ("input.mean", "input.std")  # of the pixels, from 0 to 1; a value for each channel
+LUMINANCE = (0.299, 0.587, 0.114)  # what red, green and blue add to a grey pixel
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,14 @@ class Ancestor:
     widths: tuple[int, ...]  # of its layers
     tensors: dict[str, Tensor]
     card: dict[str, Any]
+    data: bytes = field(default=b"", repr=False)  # its file, which a model copies; none if shipped
 
     @property
     def within(self) -> Tensor:
         """(d, d): the covariance of its features around the means of classes."""
         half = self.tensors["within"].float()  # of a symmetric matrix
+        if half.dim() == 2:
+            return half
         width = (math.isqrt(8 * len(half) + 1) - 1) // 2
         whole = torch.empty(width, width)
         rows, columns = torch.triu_indices(width, width)
@@ -55,25 +63,80 @@ class Ancestor:
         return whole
 
     @property
-    def smallest_side(self) -> int:
-        """Pixels a side of the smallest picture: each stage but the last halves it."""
-        stages = self.widths if self.architecture == "conv-small" else set(self.widths[1:-1:2])
-        return int(2 ** (len(stages) - 1 + (self.architecture != "conv-small")))
+    def channels(self) -> int:
+        """Of the pictures that it was trained on."""
+        return len(self.tensors[PREPARED[0]]) if PREPARED[0] in self.tensors else 3
+
+    @property
+    def side(self) -> int | None:
+        """Pixels a side of these pictures, where it was trained on one size."""
+        return self.card["input_shape"][1] if "input_shape" in self.card else None
+
+    def preparation(self, channels: int) -> Preprocessing | None:
+        """How bytes are prepared for it; None: as for models without ancestor.
+
+        Of colours that become grey the means are taken, which is not exact where they differ.
+        """
+        if PREPARED[0] not in self.tensors:
+            return None
+        rows = [self.tensors[name].double() for name in PREPARED]
+        if channels != self.channels:
+            rows = [row.mean().expand(channels) for row in rows]
+        mean, std = (tuple(row.tolist()) for row in rows)
+        return Preprocessing(255.0, mean, std)
 
     def network(self, rivals: int) -> NetworkSettings:
         """The network whose tickets have the shape of the ancestor, `rivals` units in a block."""
         widths = tuple(width * rivals for width in self.widths)
         return NetworkSettings(architecture=self.architecture, widths=widths, units=rivals)
 
+    def misfit(self, network: RivalNetwork) -> str:
+        """The first of its tensors that a network has no place for, or misses; else nothing."""
+        wanted: dict[str, tuple[int, ...]] = {"within": (network.features,) * 2}
+        if self.tensors["within"].dim() == 1:
+            wanted["within"] = (network.features * (network.features + 1) // 2,)
+        for number, layer in enumerate(network.layers()):
+            rows, columns, taps = ticket_shape(layer)
+            if layer.source is None:
+                columns = columns // network.input_shape[0] * self.channels
+            wanted[f"layer{number}.weight"] = rows, columns, taps
+            wanted |= {f"layer{number}.norm.{name}": (rows,) for name in NormState.NAMES}
+        if PREPARED[0] in self.tensors:
+            wanted |= dict.fromkeys(PREPARED, (self.channels,))
+        found = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+        return next((n for n in {**wanted, **found} if found.get(n) != wanted.get(n)), "")
+
     def give_to(self, network: RivalNetwork) -> None:
         """Let the ancestor own unit 0 of every block of a network without tasks."""
-        count = range(len(network.layers()))
-        weights = [self.tensors[f"layer{number}.weight"].float() for number in count]
-        if network.input_shape[0] == 1:  # a grey picture has three equal channels
-            weights[0] = weights[0].sum(1, keepdim=True)
-        names = NormState.NAMES
-        norms = [{name: self.tensors[f"layer{n}.norm.{name}"] for name in names} for n in count]
+        weights, norms = [], []
+        for number, layer in enumerate(network.layers()):
+            values = self.tensors[f"layer{number}.weight"].float()
+            if layer.source is None:
+                values = recoloured(values, self.channels, network.input_shape[0])
+            weights.append(values)
+            names = NormState.NAMES
+            norms.append({name: self.tensors[f"layer{number}.norm.{name}"] for name in names})
         network.adopt(weights, norms, self.within)
+
+
+def ticket_shape(layer: TWTALayer) -> tuple[int, int, int]:
+    """Of the weights of a layer that a ticket has: (row blocks, column blocks or inputs, taps)."""
+    columns = layer.source.blocks if layer.source else layer.weight.columns
+    return layer.rivals.blocks, columns, layer.weight.taps
+
+
+def recoloured(weight: Tensor, before: int, after: int) -> Tensor:
+    """The weight (rows, inputs, taps) of a layer that reads pictures, for other channels.
+
+    A grey picture has three equal channels; of a coloured one a grey network sees the luminance.
+    """
+    rows, inputs, taps = weight.shape
+    each = weight.view(rows, before, inputs // before, taps)
+    if before > after:
+        each = each.sum(1, keepdim=True)
+    elif before < after:
+        each = each * torch.tensor(LUMINANCE).view(1, -1, 1, 1)
+    return each.flatten(1, 2)
 
 
 @cache

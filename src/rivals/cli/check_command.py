@@ -18,7 +18,9 @@ MOST_WHOLE = 12  # parts that are listed
 
 
 def check(
-    path: Annotated[Path, typer.Argument(help="A model, a run, a ticket or an exported file.")],
+    path: Annotated[
+        Path, typer.Argument(help="A model, a run, a ticket, an ancestor or an exported file.")
+    ],
     since: Annotated[
         str | None,
         typer.Option(

@@ -1,4 +1,4 @@
-"""`rivals info`: what a model, a run or a ticket holds, and the settings of a method."""
+"""`rivals info`: what a model, a run, a ticket or an ancestor holds, and settings of a method."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPARED = 8  # the latest tasks, whose winners are compared
 
 def info(
     path: Annotated[
-        Path | None, typer.Argument(help="The folder of a model, a run or a ticket.")
+        Path | None, typer.Argument(help="The folder of a model, a run, a ticket or an ancestor.")
     ] = None,
     settings: Annotated[
         str | None,
@@ -50,7 +50,10 @@ def info(
         assert path is not None
         from rivals.model.folder_kind import folder_kind
 
-        read = {"ticket": ticket_facts, "run": run_facts, "model": model_facts}
+        read = {
+            "ticket": ticket_facts, "run": run_facts, "model": model_facts,
+            "ancestor": ancestor_facts,
+        }  # fmt: skip
         facts = read[folder_kind(path)](path)
     if as_json:
         echo_json(facts)
@@ -59,6 +62,7 @@ def info(
 
     show = {
         "settings": show_settings, "ticket": show_ticket, "run": show_run, "model": show_model,
+        "ancestor": show_ancestor,
     }  # fmt: skip
     show[facts["kind"]](facts, Terminal())
     return 0
@@ -226,6 +230,27 @@ def show_run(facts: dict[str, Any], console: Console) -> None:
     console.print(table)
 
 
+# Ancestors ---------------------------------------------------------------------------------------
+
+
+def ancestor_facts(path: Path) -> dict[str, Any]:
+    from rivals.model.ancestor_file import read
+
+    found = read(path)
+    return {"kind": "ancestor", "bytes": len(found.data), **found.card}
+
+
+def show_ancestor(facts: dict[str, Any], console: Console) -> None:
+    """What its card says."""
+    from rich.table import Table
+
+    table = Table(show_header=False, title=f"ancestor {facts['name']}")
+    for name, value in facts.items():
+        if name not in ("kind", "format", "name"):
+            table.add_row(name.replace("_", " "), _as_written(value))
+    console.print(table)
+
+
 # Models ------------------------------------------------------------------------------------------
 
 
@@ -240,7 +265,7 @@ def model_facts(path: Path) -> dict[str, Any]:
     return {
         "kind": "model",
         "network": description.network,
-        "ancestor": description.ancestor.name if description.ancestor else None,
+        "ancestor": description.ancestor.to_dict() if description.ancestor else None,
         "input_shape": list(description.input_shape),
         "units": list(description.units),
         "bytes": (path / NAME).lstat().st_size + description.total_bytes(),
@@ -263,12 +288,18 @@ def show_model(facts: dict[str, Any], console: Console) -> None:
 
     channels, height, width = facts["input_shape"]
     spare = f", and {facts['spare']:,} in reserve to drop tasks" if facts["spare"] else ""
-    began = f" that began with the ancestor {facts['ancestor']}" if facts["ancestor"] else ""
+    ancestor = facts["ancestor"]
+    began = f" that began with the ancestor {ancestor['name']}" if ancestor else ""
     console.print(
         f"A {facts['network']} model{began}, for pictures of {channels} × {height} × {width}, "
         f"{facts['bytes']:,} bytes{spare}.",
         soft_wrap=True,
     )
+    if ancestor and "trained_on" in ancestor:
+        terms = f" Terms: {ancestor['terms']}." if "terms" in ancestor else ""
+        console.print(
+            f"The ancestor was trained on {ancestor['trained_on']}.{terms}", soft_wrap=True
+        )
     if facts["history"]:
         console.print(
             f"History: {facts['history']['events']:,} events, newest {facts['history']['newest']}",

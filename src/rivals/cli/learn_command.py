@@ -41,7 +41,9 @@ def learn(
     grey: Annotated[bool, typer.Option("--grey", help="New model only: without colours.")] = False,
     ancestor: Annotated[
         str | None,
-        typer.Option(help="New model only: what to start from: small (default), tiny or none."),
+        typer.Option(
+            help="New model only: what to start from: small (default), tiny, none or a folder."
+        ),
     ] = None,
     new: Annotated[
         float | None,

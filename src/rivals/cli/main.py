@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rivals.cli.ancestor_command import app as ancestor
 from rivals.cli.bench_command import bench
 from rivals.cli.check_command import check
 from rivals.cli.compare_command import compare
@@ -35,6 +36,7 @@ A model of your own pictures:
   rivals check model                                    whole or damaged
   rivals sign model --key my.key                        so that others can trust it
   rivals serve --model model                            a local page to train and try a model
+  rivals ancestor make model --out known                so that new models can start from it
 
 Experiments:
   rivals run digits                                     five tasks of bundled pictures
@@ -69,6 +71,7 @@ app.command("compare", epilog=EPILOG)(compare)
 app.command("report")(report)
 app.command("bench")(bench)
 app.add_typer(data, name="data")
+app.add_typer(ancestor, name="ancestor")
 
 
 def print_version(wanted: bool) -> None:

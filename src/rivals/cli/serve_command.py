@@ -11,7 +11,7 @@ import typer
 
 from rivals.ancestors import NO_ANCESTOR, SHIPPED
 from rivals.cli.options import JsonOption
-from rivals.errors import RivalsError, unknown
+from rivals.errors import RivalsError
 from rivals.io.reading import printable
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def serve(
     ] = None,
     ancestor: Annotated[
         str | None,
-        typer.Option(help="New model only: what to start from: small (default), tiny or none."),
+        typer.Option(
+            help="New model only: what to start from: small (default), tiny, none or a folder."
+        ),
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: JsonOption = False,
@@ -48,9 +50,14 @@ def serve(
         raise RivalsError(
             f"There is no folder {model.absolute().parent} for the model; create it first."
         )
-    if ancestor not in (None, NO_ANCESTOR, *SHIPPED):
-        raise unknown("ancestor", ancestor, (NO_ANCESTOR, *SHIPPED))
     from rivals.web.server import serve as serve_model
+
+    if ancestor not in (None, NO_ANCESTOR, *SHIPPED):
+        from rivals.model.ancestor_file import find
+
+        find(ancestor)  # refused now, not with the first task
+        if Path(ancestor).is_dir():
+            ancestor = str(Path(ancestor).resolve())  # tasks are learned by other processes
 
     def ready(address: Address) -> None:
         if as_json:

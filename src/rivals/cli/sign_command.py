@@ -14,7 +14,8 @@ from rivals.errors import RivalsError
 
 def sign(
     path: Annotated[
-        Path | None, typer.Argument(help="A model, a run, a ticket or an exported file.")
+        Path | None,
+        typer.Argument(help="A model, a run, a ticket, an ancestor or an exported file."),
     ] = None,
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The private key to sign with.")

@@ -24,7 +24,8 @@ class TicketSource:
 
 def find(model: Path, task: str | None, images: Path | None = None) -> TicketSource:
     """The ticket of `task` in `model`, with the pictures in `images` or those it learned from."""
-    if folder_kind(model) == "ticket":
+    kind = _with_tasks(model)
+    if kind == "ticket":
         ticket = Ticket.load(model)
         if task is not None and task != ticket.task:
             raise RivalsError(
@@ -32,7 +33,7 @@ def find(model: Path, task: str | None, images: Path | None = None) -> TicketSou
             )
         pictures = of_folder(images, ticket) if images else at_random(ticket)
         return TicketSource(ticket, pictures)
-    if folder_kind(model) == "model":
+    if kind == "model":
         learned = ModelFolder.open(model)
         ticket = learned.ticket(_chosen(model, task, [each.name for each in learned.tasks]))
         return TicketSource(ticket, of_folder(images, ticket) if images else at_random(ticket))
@@ -42,6 +43,17 @@ def find(model: Path, task: str | None, images: Path | None = None) -> TicketSou
     return TicketSource(
         ticket, of_folder(images, ticket) if images else of_stream_item(run.item(task))
     )
+
+
+def _with_tasks(folder: Path) -> str:
+    """The kind of a folder that has tasks to export."""
+    kind = folder_kind(folder)
+    if kind == "ancestor":
+        raise RivalsError(
+            f"{folder} holds an ancestor, which has no task to export; name the folder of a model, "
+            "a run or a ticket."
+        )
+    return kind
 
 
 def _chosen(model: Path, task: str | None, tasks: list[str]) -> str:
@@ -58,12 +70,13 @@ def _chosen(model: Path, task: str | None, tasks: list[str]) -> str:
 
 def find_whole(model: Path) -> Whole:
     """Every task of a model or a run, with the pictures that a run learned from."""
-    if folder_kind(model) == "ticket":
+    kind = _with_tasks(model)
+    if kind == "ticket":
         raise RivalsError(
             f"{model} holds one ticket, but --all-tasks takes a model; name the folder of a model "
             "or of a run."
         )
-    if folder_kind(model) == "model":
+    if kind == "model":
         learned = ModelFolder.open(model)
         noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
         return whole(learned.method, learned.description.input_shape, noise)

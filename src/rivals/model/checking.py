@@ -1,4 +1,4 @@
-"""`rivals check`: whether a model, a run, a ticket or an export is whole.
+"""`rivals check`: whether a model, a run, a ticket, an ancestor or an export is whole.
 
 Everything is read by the readers that the other verbs use; what they refuse is damaged. Of a model
 every ticket is also compared with the network that it is cut from, and with the history.
@@ -29,7 +29,7 @@ from rivals.io import signatures
 from rivals.io.locks import LOCK_NAME
 from rivals.io.reading import is_link, printable
 from rivals.learn.twta import TWTA
-from rivals.model import folder, manifest, spare_space, task_file
+from rivals.model import ancestor_file, folder, manifest, spare_space, task_file
 from rivals.model.folder import DAMAGE, ModelFolder
 from rivals.model.folder_kind import folder_kind
 from rivals.model.history import ModelHistory
@@ -61,7 +61,7 @@ class CheckReport:
     """All that was found."""
 
     path: Path
-    kind: str  # model, run, ticket or export
+    kind: str  # model, run, ticket, ancestor or export
     parts: list[CheckedPart] = field(default_factory=list)
 
     @property
@@ -91,7 +91,7 @@ def check(path: Path, since: str | None = None, key: Path | None = None) -> Chec
     """Check what is at `path`; RivalsError where there is nothing that could be checked.
 
     Args:
-        path: A model, a run, a ticket or an exported file.
+        path: A model, a run, a ticket, an ancestor or an exported file.
         since: A hash of the history of a model: its tickets of that time must have every bit.
         key: The file of a public key: what is there must be signed with its private key.
     """
@@ -102,7 +102,7 @@ def check(path: Path, since: str | None = None, key: Path | None = None) -> Chec
         ModelHistory().at(since)  # refuses what is no hash
     report = CheckReport(path, kind)
     checks: dict[str, Callable[[CheckReport], None]] = {
-        "run": _run, "ticket": _ticket, "export": _export,
+        "run": _run, "ticket": _ticket, "export": _export, "ancestor": _ancestor,
     }  # fmt: skip
     if kind == "model":
         _model(report, since)
@@ -134,9 +134,17 @@ def _kind(path: Path) -> str:
 
 def _model(report: CheckReport, since: str | None) -> None:
     path = report.path
+    ancestor = None
     with report.part(manifest.NAME):
         model = ModelFolder.open(path)
-        network = folder.empty(model.description).network
+    if report.whole and model.description.ancestor:
+        named = model.description.ancestor
+        stored = f"{named.bytes:,} bytes" if named.bytes else "comes with this version"
+        with report.part(f"ancestor '{named.name}'", stored):
+            ancestor = model.ancestor
+    if report.whole:
+        with report.part("network"):
+            network = folder.empty(model.description, ancestor).network
     if not report.whole:
         return
     for task in model.tasks:
@@ -259,6 +267,16 @@ def _run(report: CheckReport) -> None:
 def _ticket(report: CheckReport) -> None:
     with report.part("ticket"):
         _note(report, check_ticket(report.path))
+
+
+def _ancestor(report: CheckReport) -> None:
+    with report.part("ancestor"):
+        found = ancestor_file.read(report.path)
+        _note(report, [
+            f"The ancestor {printable(found.name)}, {found.architecture} with "
+            f"{found.card.get('weights')} weights, trained on {found.card.get('trained_on')}.",
+            "The checksum of its tensors fits; they are finite and have the shape of its network.",
+        ])  # fmt: skip
 
 
 def _export(report: CheckReport) -> None:

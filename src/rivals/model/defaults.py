@@ -7,12 +7,14 @@ statistics are not in another's ticket when it is dropped, and tickets of one sh
 from __future__ import annotations
 
 import math
+from itertools import count
 
 from rivals.ancestors import ANCESTORS_SIDES, fitting_side
 from rivals.ancestors.ancestor import Ancestor
 from rivals.errors import RivalsError, unknown
 from rivals.learn.twta import TWTASettings
 from rivals.model.limits import NETWORKS
+from rivals.model.network_size import check_network_size
 from rivals.nn.network_plan import NetworkSettings
 from rivals.streams.task import Preprocessing, centred
 
@@ -41,18 +43,22 @@ def plan(
     """Network and input shape of a new model, for pictures whose shorter side is usually `side`.
 
     Colours are kept unless `grey` is asked for: the next task may have some. With an ancestor, the
-    tickets have its shape.
+    tickets have its shape, and pictures the size that it was trained on, if that was one.
     """
     if size is not None and not 8 <= size <= LARGEST_SIDE:
         raise RivalsError(f"--size is {size}, but pictures have 8 to {LARGEST_SIDE} pixels a side.")
-    chosen = size or fitting_side(side, ANCESTORS_SIDES if ancestor else SIDES)
+    sides: tuple[int, ...] = ANCESTORS_SIDES if ancestor else SIDES
+    if ancestor and ancestor.side:
+        sides = (ancestor.side,)
+    chosen = size or fitting_side(side, sides)
     shape = (1 if grey else 3, chosen, chosen)
     if ancestor:
-        least = ancestor.smallest_side
-        if chosen < least:
+        if not looks_at(ancestor, chosen):
+            least = next(side for side in count(1) if looks_at(ancestor, side))
+            needs = f"at least {least}" if looks_at(ancestor, 2 * least) else f"exactly {least}"
             raise RivalsError(
-                f"--size is {chosen}, but the ancestor '{ancestor.name}' needs at least {least} "
-                "pixels a side."
+                f"--size is {chosen}, but the ancestor '{ancestor.name}' needs {needs} pixels a "
+                "side."
             )
         return ancestor.network(RIVALS), shape
     name = network or "conv-small"
@@ -62,9 +68,22 @@ def plan(
     return settings, shape
 
 
-def preparation(channels: int) -> Preprocessing:
-    """The same for every task: bytes to −2 … 2."""
-    return centred(channels)
+def looks_at(ancestor: Ancestor, side: int) -> bool:
+    """Whether an ancestor has the weights for pictures of `side` × `side` pixels."""
+    try:
+        weights = check_network_size(ancestor.network(1), (ancestor.channels, side, side))
+    except RuntimeError:  # of torch: nothing would be left of the picture
+        return False
+    return all(
+        ancestor.tensors[f"layer{number}.weight"].numel() == wanted
+        for number, wanted in enumerate(weights)
+    )
+
+
+def preparation(channels: int, ancestor: Ancestor | None = None) -> Preprocessing:
+    """The same for every task of a model: bytes to −2 … 2, or as its ancestor knows them."""
+    known = ancestor.preparation(channels) if ancestor else None
+    return known or centred(channels)
 
 
 def training(

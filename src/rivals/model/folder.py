@@ -1,7 +1,8 @@
 """A model as a folder: a description, and a file for each task.
 
     model/model.json                     written last: it decides what is there
-    model/tasks/<checksum>.safetensors   winners, claimed edges, norms, head, statistics of a task
+    model/tasks/<checksum>.safetensors   winners, claimed edges, norms, head, statistics of a task;
+                                         and its ancestor, if that is not shipped
     model/signature.json                 a signature, where somebody signed it (`rivals sign`)
     model/.spare                         space for `rivals drop` on a full disk
 
@@ -27,8 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rivals.ancestors import SHIPPED
-from rivals.ancestors.ancestor import Ancestor, shipped
+from rivals.ancestors.ancestor import Ancestor
 from rivals.errors import RivalsError, unknown
 from rivals.io import signatures
 from rivals.io.files import make_folders, remove_files, write_bytes
@@ -36,9 +36,17 @@ from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
 from rivals.io.process_memory import available_memory
 from rivals.io.reading import check_no_links, printable
 from rivals.learn.twta import TWTA, TWTASettings
-from rivals.model import defaults, limits, manifest, moved_edges, spare_space, task_file
+from rivals.model import (
+    ancestor_file,
+    defaults,
+    limits,
+    manifest,
+    moved_edges,
+    spare_space,
+    task_file,
+)
 from rivals.model.history import ModelHistory
-from rivals.model.manifest import NAME, AncestorName, Description, MovedEdges, TaskFacts, damaged
+from rivals.model.manifest import NAME, Description, MovedEdges, TaskFacts, damaged
 from rivals.model.moved_edges import Cells, StoredEdges
 from rivals.model.network_size import check_network_size
 from rivals.naming import familiarity
@@ -49,6 +57,7 @@ from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.rival_network import RivalNetwork
 from rivals.seeds import Seed
+from rivals.streams.task import Preprocessing
 from rivals.tickets.overlap import overlap
 from rivals.tickets.ticket import Ticket
 
@@ -62,9 +71,10 @@ class ModelFolder:
 
     def __init__(
         self, path: Path, content: Description, device: str = "cpu",
-        lock: FolderLock | None = None, key: Path | None = None,
+        lock: FolderLock | None = None, key: Path | None = None, ancestor: Ancestor | None = None,
     ) -> None:  # fmt: skip
         self.path, self.description, self.device = path, content, device
+        self.new_ancestor = ancestor  # of a model that is not written yet
         self.lock = lock  # of who writes
         self.key = key  # public; then only a signed model is read
         self.moved: Cells = {}  # edges that are not in the files of their owners
@@ -90,7 +100,13 @@ class ModelFolder:
     def ancestor(self) -> Ancestor:
         """The ancestor of a model that has one."""
         assert self.description.ancestor is not None
-        return named(self.description.ancestor)
+        return self.new_ancestor or ancestor_file.of_model(self.path, self.description)
+
+    @property
+    def preparation(self) -> Preprocessing:
+        """From the bytes of a picture to the network's input, the same for every task."""
+        ancestor = self.ancestor if self.description.ancestor else None
+        return defaults.preparation(self.description.input_shape[0], ancestor)
 
     def task(self, name: str) -> TaskFacts:
         found = self.description.task(unicodedata.normalize("NFC", name))
@@ -111,7 +127,8 @@ class ModelFolder:
         """
         while True:
             try:
-                method = empty(self.description, self.device)
+                ancestor = self.ancestor if self.description.ancestor else None
+                method = empty(self.description, ancestor, self.device)
                 self._load(method)
                 return method
             except (RivalsError, *DAMAGE) as error:
@@ -125,7 +142,7 @@ class ModelFolder:
                 raise damaged(self.path, what) from error
 
     def _load(self, method: TWTA) -> None:
-        network, content = method.network, self.description
+        network, content, prepare = method.network, self.description, self.preparation
         if not content.tasks and not content.units:
             return  # a new model
         if len(content.units) != len(network.rivals()):
@@ -149,7 +166,6 @@ class ModelFolder:
             tensors = task_file.read(self.path, facts, network)
             tensors = {name: tensor.to(method.device) for name, tensor in tensors.items()}
             kept = {k.removeprefix("kept."): t for k, t in tensors.items() if k.startswith("kept.")}
-            prepare = defaults.preparation(content.input_shape[0])
             record = TaskRecord(facts.classes, prepare, kept)
             if "prior" in kept:
                 check_statistics(self.path, facts.name, kept)
@@ -207,7 +223,10 @@ class ModelFolder:
             parts |= task_tensors.task_tensors(network, task)
         for number, layer in enumerate(network.layers_of(task)):
             parts[f"layer{number}.weight"] = network.ticket_slice(layer, task)
-        named = (content.network, content.input_shape, task, self.method.known[task].classes)
+        named: tuple[object, ...] = content.network, content.input_shape, task
+        named += (self.method.known[task].classes,)
+        if content.ancestor and content.ancestor.file:  # which says how pictures are prepared
+            named += (self.method.known[task].preprocessing,)
         found = hashlib.sha256(repr(named).encode())
         for name, tensor in sorted(parts.items()):
             values = tensor.detach().cpu().contiguous()
@@ -268,11 +287,13 @@ class ModelFolder:
         self, content: Description, facts: list[TaskFacts], files: dict[str, TaskFacts],
         moved: Cells,
     ) -> Description:  # fmt: skip
-        """Write `files` and the edges that moved, and model.json last."""
+        """Write `files`, the edges that moved and a new ancestor, and model.json last."""
         assert self.lock is not None
         network, place = self.method.network, self.path / task_file.FOLDER
         with _in_words(place):
             place.mkdir(exist_ok=True)  # not its parents: who moved the folder keeps it so
+        if content.ancestor and content.ancestor.file and self.new_ancestor:
+            write_bytes(place / content.ancestor.file, self.new_ancestor.data)
         written = []
         for each in facts:
             if each.name in files:
@@ -319,7 +340,7 @@ def _in_words(path: Path) -> Iterator[None]:
         ) from error
 
 
-def empty(content: Description, device: str = "cpu") -> TWTA:
+def empty(content: Description, ancestor: Ancestor | None, device: str = "cpu") -> TWTA:
     """A network that knows nothing yet."""
     settings = NetworkSettings(
         architecture=content.network, widths=content.widths, units=content.rivals
@@ -327,27 +348,15 @@ def empty(content: Description, device: str = "cpu") -> TWTA:
     check_network_size(settings, content.input_shape)
     plan = NetworkPlan(settings, content.input_shape, find_device(device))
     method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
-    if content.ancestor:
-        ancestor = named(content.ancestor)
-        if settings != ancestor.network(content.rivals):
+    if ancestor:
+        if settings != ancestor.network(content.rivals) or ancestor.misfit(method.network):
             raise RivalsError(
-                f"The model's network does not have the shape of its ancestor '{ancestor.name}'; "
-                "bring back a copy of the model."
+                "The model's network does not have the shape of its ancestor "
+                f"'{printable(ancestor.name)}'; bring back a copy of the model."
             )
         ancestor.give_to(method.network)
     method.statistics_images = familiarity.STATISTICS  # so that memory stays bounded
     return method
-
-
-def named(ancestor: AncestorName) -> Ancestor:
-    """The ancestor of a model, if this version has it."""
-    found = shipped(ancestor.name) if ancestor.name in SHIPPED else None
-    if found is None or found.sha256 != ancestor.sha256:
-        raise RivalsError(
-            f"The model begins with the ancestor '{printable(ancestor.name)}', which this version "
-            "of rivals does not have; use the version that made the model."
-        )
-    return found
 
 
 def check_statistics(path: Path, task: str, kept: dict[str, Tensor]) -> None:

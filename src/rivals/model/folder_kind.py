@@ -1,4 +1,4 @@
-"""What a folder holds: a ticket, a run or a model."""
+"""What a folder holds: a ticket, a run, a model or an ancestor."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 from rivals.errors import RivalsError
 from rivals.model.manifest import NAME
 
-FILES = {NAME: "model", "config.yaml": "run", "ticket.json": "ticket"}  # the first one decides
+FILES = {  # the first one decides
+    NAME: "model", "config.yaml": "run", "ticket.json": "ticket", "ancestor.json": "ancestor",
+}  # fmt: skip
 
 
 def folder_kind(folder: Path) -> str:
-    """`ticket`, `run` or `model`; another folder is refused in one sentence."""
+    """`ticket`, `run`, `model` or `ancestor`; another folder is refused in one sentence."""
     try:
         names = {path.name for path in folder.iterdir()}
     except FileNotFoundError as error:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rivals.ancestors import DEFAULT, NO_ANCESTOR
+from rivals.ancestors import DEFAULT, NO_ANCESTOR, SHIPPED
 from rivals.ancestors.ancestor import Ancestor, shipped
 from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
@@ -37,13 +37,13 @@ from rivals.learn.logistic_regression import logistic_regression
 from rivals.learn.method import Position
 from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.twta import TWTA
-from rivals.model import advice, budgets, defaults, limits
+from rivals.model import advice, ancestor_file, budgets, defaults, limits
 from rivals.model.advice import Advice
 from rivals.model.data_source import PictureData, open_source, task_name
 from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
-from rivals.model.manifest import AncestorName, Description, TaskFacts, exists
+from rivals.model.manifest import Description, TaskFacts, exists
 from rivals.naming import familiarity
 from rivals.naming.discriminant import discriminant
 from rivals.naming.familiarity import few
@@ -72,7 +72,7 @@ class LearnOptions:
     network: str | None = None  # of a new model
     size: int | None = None  # pixels a side, of a new model
     grey: bool | None = None  # a new model without colours
-    ancestor: str | None = None  # of a new model: small (the default), tiny or none
+    ancestor: str | None = None  # of a new model: small (the default), tiny, none or a folder
     new: float | None = None  # share of blocks that get a new unit; None: what the pictures say
     epochs: int | None = None
     augmentation: str | None = None
@@ -107,9 +107,9 @@ class LearnOptions:
         """The ancestor of a new model; a network that was asked for has none."""
         if self.ancestor is None:
             found = shipped(DEFAULT)
-            small = self.size is not None and self.size < found.smallest_side
+            small = self.size is not None and not defaults.looks_at(found, self.size)
             return None if small or self.network is not None else found
-        return None if self.ancestor == NO_ANCESTOR else shipped(self.ancestor)
+        return None if self.ancestor == NO_ANCESTOR else ancestor_file.find(self.ancestor)
 
     def check_existing(self, model: ModelFolder) -> None:
         """Refuse options that only a new model can follow, unless the model is just so."""
@@ -118,9 +118,7 @@ class LearnOptions:
         asked = {
             "network": (self.network, content.network), "size": (self.size, side),
             "grey": (self.grey, channels == 1), "seed": (self.seed, content.seed),
-            "ancestor": (
-                self.ancestor, content.ancestor.name if content.ancestor else NO_ANCESTOR,
-            ),
+            "ancestor": (self.ancestor, self._found_ancestor(content)),
         }  # fmt: skip
         for option, (wanted, found) in asked.items():
             if wanted is not None and wanted != found:
@@ -129,6 +127,15 @@ class LearnOptions:
                     f"{given} is for a new model, but {model.path} was made with {option} {found}; "
                     "leave it out, or choose another --model."
                 )
+
+    def _found_ancestor(self, content: Description) -> str:
+        """The ancestor of a model, as the user names it if it is the same."""
+        found = content.ancestor
+        if found is None or found.file is None:
+            return found.name if found else NO_ANCESTOR
+        asked = None if self.ancestor in SHIPPED else self.find_ancestor()
+        same = asked is not None and asked.sha256 == found.sha256
+        return str(self.ancestor) if same else f"{found.name} ({found.sha256[:8]})"
 
 
 @dataclass(frozen=True)
@@ -201,20 +208,23 @@ def learn(
             wanted.check_existing(opened)
         source = open_source(data, task, classes)
         if opened is None:
-            opened = ModelFolder(where, new_model(source, wanted), device, lock)
+            ancestor = wanted.find_ancestor()
+            content = new_model(source, wanted, ancestor)
+            opened = ModelFolder(where, content, device, lock, ancestor=ancestor)
         session = LearningSession(opened, task, wanted, budget, callbacks, listener, asked_to_stop)
         with limits_in_words():
             return session.run(source)
 
 
-def new_model(source: PictureSource, wanted: LearnOptions) -> Description:
+def new_model(
+    source: PictureSource, wanted: LearnOptions, ancestor: Ancestor | None
+) -> Description:
     """The model that suits the pictures of its first task."""
     side = picture_source.survey(source)
-    ancestor = wanted.find_ancestor()
     network, shape = defaults.plan(side, bool(wanted.grey), wanted.network, wanted.size, ancestor)
     return Description(
         wanted.seed or 0, network.architecture, network.widths, network.units, shape, (),
-        ancestor=AncestorName(ancestor.name, ancestor.sha256) if ancestor else None,
+        ancestor=ancestor_file.name_of(ancestor) if ancestor else None,
     )  # fmt: skip
 
 
@@ -431,10 +441,9 @@ class LearningSession:
         places = torch.tensor([classes.index(name) for name in pictures.classes])
         examples = Examples(pictures.images, places[pictures.labels])
         kept, held = stratified(examples.labels, share, self.seed.child("held"))
-        channels = self.model.description.input_shape[0]
         return Task(
             self.task, classes, examples.subset(kept), examples.subset(held),
-            defaults.preparation(channels),
+            self.model.preparation,
         )  # fmt: skip
 
     def facts(self, task: Task, stopped: str, known: TaskFacts | None) -> TaskFacts:

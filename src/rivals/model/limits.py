@@ -11,6 +11,7 @@ NETWORKS: dict[str, tuple[int, ...]] = {
     "mlp": (),
     "resnet-small": (),
 }
+WIDTHS, WIDTH = 24, 8192  # of a network: how many, and units of a layer
 TASKS = 4096
 CLASSES = 1000  # of a task
 SIDE = 256  # pixels
@@ -22,3 +23,4 @@ ACTIVATIONS = 2**24  # numbers that the widest layer gives for one picture
 DESCRIPTION = 32 * 2**20  # bytes of model.json
 HEADER = 2**18  # bytes of the header of a task's file
 HISTORY = 50_000  # events
+WORDS = 2000  # characters of what is said of an ancestor

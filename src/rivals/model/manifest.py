@@ -55,6 +55,9 @@ Side = Annotated[int, Field(ge=8, le=limits.SIDE)]
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
 TaskFileName = Annotated[str, Field(pattern=r"^[0-9a-f]{16}\.safetensors\z")]
 Bytes = Annotated[int, Field(ge=1, le=2**32)]
+Words = Annotated[str, Field(max_length=limits.WORDS)]
+Width = Annotated[int, Field(ge=1, le=limits.WIDTH)]
+KnownNetwork = Annotated[str, AfterValidator(_known)]
 
 
 @dataclass(frozen=True)
@@ -95,17 +98,24 @@ class MovedEdges:
 
 @dataclass(frozen=True)
 class AncestorName:
-    """Which ancestor owns unit 0 of every block."""
+    """Which ancestor owns unit 0 of every block: one that is shipped, or a file of the model."""
 
     name: Name
     sha256: Checksum
+    file: TaskFileName | None = None
+    bytes: Bytes | None = None
+    trained_on: Words = ""  # what its card says, where the card is not shipped
+    terms: Words = ""
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value}
 
 
 @dataclass(frozen=True)
 class _Network:
-    name: Annotated[str, AfterValidator(_known)]
-    widths: Annotated[tuple[Annotated[int, Field(ge=1, le=8192)], ...], Field(max_length=24)]
+    name: KnownNetwork
+    widths: Annotated[tuple[Width, ...], Field(max_length=limits.WIDTHS)]
     units: Annotated[int, Field(ge=1, le=64)]
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -151,11 +161,13 @@ class Description:
 
     def files(self) -> set[str]:
         """The names of all files in the folder of tasks."""
-        return {task.file for task in self.tasks} | ({self.moved.file} if self.moved else set())
+        others = (each.file for each in (self.moved, self.ancestor) if each and each.file)
+        return {*(task.file for task in self.tasks), *others}
 
     def total_bytes(self) -> int:
         """Of all these files."""
-        return sum(task.bytes for task in self.tasks) + (self.moved.bytes if self.moved else 0)
+        others = (each.bytes or 0 for each in (self.moved, self.ancestor) if each)
+        return sum(task.bytes for task in self.tasks) + sum(others)
 
     def to_bytes(self) -> bytes:
         assert self.history is not None
@@ -172,7 +184,7 @@ class Description:
             "tasks": tasks,
             "moved": vars(self.moved) if self.moved else None,
             "history": list(self.history.lines),
-            "ancestor": vars(self.ancestor) if self.ancestor else None,
+            "ancestor": self.ancestor.to_dict() if self.ancestor else None,
         }  # fmt: skip
         content["sha256"] = checksum(content)
         data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
@@ -266,8 +278,12 @@ def _content() -> TypeAdapter[_Content]:
 
 def _check_names(found: _Content) -> None:
     """Nothing is there twice, and a file is named by its checksum."""
-    files: list[TaskFacts | MovedEdges] = [*found.tasks]
+    files: list[TaskFacts | MovedEdges | AncestorName] = [*found.tasks]
     files += [found.moved] if found.moved else []
+    if found.ancestor and (found.ancestor.file or found.ancestor.bytes):
+        if not found.ancestor.bytes:
+            raise ValueError("does not say how large the file of its ancestor is")
+        files.append(found.ancestor)
     if len({task.name for task in found.tasks}) < len(found.tasks):
         raise ValueError("names a task twice")
     if len({each.sha256 for each in files}) < len(files):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -110,7 +110,7 @@ class Model:
         size: int | None = None,
         grey: bool | None = None,
         network: str | None = None,
-        ancestor: str | None = None,
+        ancestor: str | PathLike[str] | None = None,
         new: float | None = None,
         seed: int | None = None,
         callbacks: Sequence[Callback] = (),
@@ -134,8 +134,8 @@ class Model:
             size: Pixels a side that a new model looks at.
             grey: A new model without colours.
             network: conv-small, conv-residual, lenet, mlp or resnet-small; then without ancestor.
-            ancestor: What a new model starts from: small (the default), tiny, or none for random
-                weights.
+            ancestor: What a new model starts from: small (the default), tiny, none for random
+                weights, or the folder of an ancestor (`rivals.make_ancestor`).
             new: Share of blocks that get a new unit; by default the pictures decide.
             seed: All randomness of a new model comes from it.
             callbacks: Callbacks of the trainer.
@@ -152,7 +152,8 @@ class Model:
             data, self.path, name, classes=classes, callbacks=callbacks, listener=listener,
             asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
             strict=strict, minutes=minutes, ram=ram, network=network, size=size, grey=grey,
-            ancestor=ancestor, new=new, epochs=epochs, augmentation=augmentation, seed=seed,
+            ancestor=None if ancestor is None else fspath(ancestor), new=new, epochs=epochs,
+            augmentation=augmentation, seed=seed,
         )  # fmt: skip
 
     def drop(self, task: str) -> Dropped:

@@ -22,11 +22,13 @@ from rivals.nn.selection import Wiring
 
 
 @cache
-def check_network_size(settings: NetworkSettings, input_shape: tuple[int, int, int]) -> None:
-    """Refuse a network that would be larger than any device's."""
-    sizes = SizeBuilder(settings.units)
-    body = NetworkPlan(settings, input_shape).body(sizes)
+def check_network_size(
+    settings: NetworkSettings, input_shape: tuple[int, int, int]
+) -> tuple[int, ...]:
+    """Refuse a network that would be larger than any device's; the weights of a ticket's layers."""
+    body = NetworkPlan(settings, input_shape).body(SizeBuilder(settings.units))
     body(Activations(torch.zeros(1, *input_shape), "", Wiring("")))
+    return tuple(each.weights for each in body.modules() if isinstance(each, CountingLayer))
 
 
 class SizeBuilder:
@@ -68,10 +70,12 @@ class CountingLayer(nn.Module):
         super().__init__()
         self.sizes, self.rows = sizes, rows
         self.kernel, self.stride, self.padding = kernel, stride, padding
+        self.weights = 0  # known after a forward pass
 
     def forward(self, flow: Activations) -> Activations:
         columns, *sides = flow.values.shape[1:]
         shape = [self.rows]
         shape += [(s + 2 * self.padding - self.kernel) // self.stride + 1 for s in sides]
-        self.sizes.count(self.rows * columns * max(1, self.kernel) ** 2, math.prod(shape))
+        self.weights = self.rows * columns * max(1, self.kernel) ** 2
+        self.sizes.count(self.weights, math.prod(shape))
         return flow.map(lambda _: torch.zeros(1).expand(1, *shape))

@@ -7,6 +7,8 @@ network expects before they are loaded, and its size before it is read.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import safetensors
@@ -46,11 +48,12 @@ def read(model: Path, facts: TaskFacts, network: RivalNetwork) -> dict[str, Tens
     what = f"the file of '{facts.name}'"
     if facts.bytes > largest(network, len(facts.classes)):
         raise damaged(model, f"{what} is larger than its network allows")
-    data = _bytes(model, facts, what)
-    problem = misfit(_shapes(model, data, what), network, len(facts.classes))
-    if problem:
-        raise damaged(model, f"{what} does not fit its network at {problem}")
-    return _tensors(model, data, what)
+    data = read_stored(model, facts.file, facts.sha256, facts.bytes, what)
+    with in_words(model, what):
+        problem = misfit(shapes_of(data), network, len(facts.classes))
+        if problem:
+            raise ValueError(f"does not fit its network at {problem}")
+        return tensors_of(data)
 
 
 def read_moved(
@@ -62,38 +65,39 @@ def read_moved(
     most = tasks * sum(each)
     if moved.bytes > 8 + limits.HEADER + most:
         raise damaged(model, f"{what} is larger than its network allows")
-    data = _bytes(model, moved, what)
-    found, wanted = _shapes(model, data, what), dict[str, tuple[str, tuple[int, ...]]]()
-    for number, layer in enumerate(network.layers()):
-        counts = {
-            name: found.get(f"layer{number}.{name}", ("", ()))[1][:1]
-            for name in ("owners", "cells", "values")
-        }
-        wanted[f"layer{number}.owners"] = "I16", counts["owners"]
-        wanted[f"layer{number}.cells"] = "U8", counts["cells"]
-        wanted[f"layer{number}.values"] = "F16", (*counts["values"], layer.weight.taps)
-    if found != wanted:
-        raise damaged(model, f"{what} does not fit its network")
-    return _tensors(model, data, what)
+    data = read_stored(model, moved.file, moved.sha256, moved.bytes, what)
+    with in_words(model, what):
+        found, wanted = shapes_of(data), dict[str, tuple[str, tuple[int, ...]]]()
+        for number, layer in enumerate(network.layers()):
+            counts = {
+                name: found.get(f"layer{number}.{name}", ("", ()))[1][:1]
+                for name in ("owners", "cells", "values")
+            }
+            wanted[f"layer{number}.owners"] = "I16", counts["owners"]
+            wanted[f"layer{number}.cells"] = "U8", counts["cells"]
+            wanted[f"layer{number}.values"] = "F16", (*counts["values"], layer.weight.taps)
+        if found != wanted:
+            raise ValueError("does not fit its network")
+        return tensors_of(data)
 
 
-def _bytes(model: Path, facts: TaskFacts | MovedEdges, what: str) -> bytes:
-    """The file, if it is as long as it should be and has the stated checksum."""
+def read_stored(model: Path, file: str, sha256: str, size: int, what: str) -> bytes:
+    """A file of a model, if it is as long as it should be and has the stated checksum."""
     try:
-        data = read_bytes(model / FOLDER / facts.file, "file", facts.bytes, model)
+        data = read_bytes(model / FOLDER / file, "file", size, model)
     except UnreadableError as error:
         reason = str(error).rpartition("(")[2].rstrip(".)")
         raise damaged(model, f"{what} cannot be read ({reason})") from error
-    if len(data) != facts.bytes or digest(data) != facts.sha256:
+    if len(data) != size or digest(data) != sha256:
         raise damaged(model, f"{what} is not the one that was written")
     return data
 
 
-def _shapes(model: Path, data: bytes, what: str) -> Shapes:
-    """Types and shapes of the tensors in a file, from its header."""
+def shapes_of(data: bytes) -> Shapes:
+    """Types and shapes of the tensors in a file, from its header; a ValueError is its damage."""
     length = int.from_bytes(data[:8], "little")
     if length > limits.HEADER:
-        raise damaged(model, f"{what} has a header of {length:,} bytes")
+        raise ValueError(f"has a header of {length:,} bytes")
     try:
         header = parse_json(data[8 : 8 + length], "The header")
         return {
@@ -102,17 +106,27 @@ def _shapes(model: Path, data: bytes, what: str) -> Shapes:
             if name != "__metadata__"
         }
     except (UnreadableError, LookupError, TypeError, AttributeError) as error:
-        raise damaged(model, f"{what} holds no tensors") from error
+        raise ValueError("holds no tensors") from error
 
 
-def _tensors(model: Path, data: bytes, what: str) -> dict[str, Tensor]:
+@contextmanager
+def in_words(model: Path, what: str) -> Iterator[None]:
+    """A ValueError of the block as a sentence about a file of the model."""
+    try:
+        yield
+    except ValueError as error:
+        raise damaged(model, f"{what} {error}") from error
+
+
+def tensors_of(data: bytes) -> dict[str, Tensor]:
+    """The tensors in a file, whose numbers are finite; a ValueError is its damage."""
     try:
         tensors = safetensors.torch.load(data)
     except (safetensors.SafetensorError, ValueError, RuntimeError) as error:
-        raise damaged(model, f"{what} holds no tensors") from error
+        raise ValueError("holds no tensors") from error
     for tensor in tensors.values():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise damaged(model, f"{what} has numbers that are not finite")
+            raise ValueError("has numbers that are not finite")
     # Copied: what is read from a file may lie unaligned, and then sums can differ.
     return {name: tensor.clone() for name, tensor in tensors.items()}
 

@@ -32,7 +32,7 @@ def join(one: dict[str, Tensor], other: dict[str, Tensor], share: float) -> dict
     whole = torch.zeros(means.shape[1], means.shape[1], dtype=torch.float64)
     for kept, weight in ((one, 1 - share), (other, share)):
         apart = (kept["means"] - means).double()
-        whole += weight * (_covariance(kept) + apart.T @ apart)
+        whole += weight * (full_covariance(kept) + apart.T @ apart)
     return _few(means, whole, 0.0)
 
 
@@ -48,7 +48,8 @@ def of_covariance(means: Tensor, covariance: Tensor) -> dict[str, Tensor]:
     return _few(means, covariance, 0.0, len(covariance) - 1)
 
 
-def _covariance(kept: dict[str, Tensor]) -> Tensor:
+def full_covariance(kept: dict[str, Tensor]) -> Tensor:
+    """(d, d): the covariance that a density has."""
     directions, rest = kept["directions"].double(), kept["rest"].double()
     along = (directions * (kept["variances"].double() - rest)) @ directions.T
     return along + rest * torch.eye(len(directions), dtype=torch.float64)

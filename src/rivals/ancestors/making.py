@@ -1,0 +1,315 @@
+"""Make an ancestor of what was learned before: a task of a model or of a run, or a ticket.
+
+    model, run or ticket ─► weights and norms of a task ─► covariance of its features ─► a folder
+
+The covariance around class means is what a few pictures of a new task cannot show. A run has its
+pictures: those of all its tasks are looked at, as the ancestor sees them. A model keeps a few
+directions of the covariance of each task. Of a ticket nothing is known: all directions count alike.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from rivals.ancestors import NO_ANCESTOR, SHIPPED
+from rivals.ancestors.ancestor import PREPARED
+from rivals.ancestors.ticket_weights import BodyWeights, of_network, of_ticket, recognise
+from rivals.deploy.test_pictures import at_random
+from rivals.errors import RivalsError
+from rivals.experiment.results import read_results
+from rivals.experiment.stored_run import StoredRun, restored
+from rivals.io import signatures
+from rivals.io.files import digest, write_folder
+from rivals.learn.method import methods
+from rivals.learn.twta import TWTA
+from rivals.model import ancestor_file, limits
+from rivals.model.ancestor_file import CARD, FILE, FORMAT
+from rivals.model.folder import ModelFolder
+from rivals.model.folder_kind import folder_kind
+from rivals.naming import familiarity, gaussian
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+from rivals.nn.rival_network import ANCESTOR, RivalNetwork
+from rivals.seeds import Seed
+from rivals.streams.picture_source import named
+from rivals.tickets.parallel import ParallelTickets
+from rivals.tickets.ticket import Ticket
+
+AT_ONCE = 64  # pictures
+SAME = 0.02  # features of the ancestor and of its ticket may differ so much, relatively
+SHRINK = 0.1  # of the mean variance in every direction: pictures show too little of the narrow ones
+EXACT = torch.float16  # the type in which a model keeps weights
+Features = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class MadeAncestor:
+    """An ancestor in its folder, and its card."""
+
+    folder: Path
+    card: dict[str, Any]
+    bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"folder": str(self.folder), "bytes": self.bytes, "card": self.card}
+
+
+@dataclass
+class Origin:
+    """What an ancestor is made of."""
+
+    ticket: Ticket
+    facts: dict[str, Any]  # of the card
+    networks: tuple[str, ...] = tuple(limits.NETWORKS)  # that the ticket may be cut from
+    network: RivalNetwork | None = None  # whose task it is; it still has the norms
+    covariance: Tensor | None = None  # of the features around class means
+    run: StoredRun | None = None  # whose pictures may be looked at
+    settings: NetworkSettings | None = None  # of the ticket, where they are known
+    notes: list[str] = field(default_factory=list)
+
+
+def make_ancestor(
+    source: str | PathLike[str], out: str | PathLike[str], task: str | None = None
+) -> MadeAncestor:
+    """Make an ancestor of a task that was learned, for new models to start from.
+
+    Args:
+        source: The folder of a model, a run or a ticket.
+        out: The folder of the ancestor.
+        task: The task of a model or a run whose network it is; by default the last one.
+
+    >>> import numpy as np, rivals
+    >>> rng = np.random.default_rng(0)
+    >>> def pictures():
+    ...     images = rng.integers(0, 200, (40, 16, 16, 3), dtype=np.uint8)
+    ...     images[:20, :8] += 55
+    ...     return images, ["up"] * 20 + ["down"] * 20
+    >>> learned = rivals.Model("first").learn(pictures(), "half", size=16, epochs=3)
+    >>> rivals.make_ancestor("first", "known").card["task"]
+    'half'
+    >>> learned = rivals.Model("second").learn(pictures(), "same", ancestor="known")
+    """
+    place = Path(out)
+    name = named(place.absolute().name, "ancestor")
+    if name in (NO_ANCESTOR, *SHIPPED):
+        raise RivalsError(f"'{name}' is the name of another ancestor; choose another --out.")
+    origin = find_origin(Path(source), task)
+    _check_out(place, Path(source))
+    shape = origin.ticket.input_shape
+    settings = origin.settings or recognise(origin.ticket.network, shape, origin.networks)
+    if settings is None or shape[1] != shape[2]:
+        known = ", ".join(origin.networks)
+        raise RivalsError(
+            f"The task '{origin.ticket.task}' of {source} has another network than a model may "
+            f"have, which is {known} with square pictures; learn it with one of these."
+        )
+    network, body = faithful(origin, settings)
+    within = covariance_of(origin, network)
+    prepare = origin.ticket.preprocessing
+    rows = (torch.tensor(row, dtype=torch.float64) for row in (prepare.mean, prepare.std))
+    tensors = {
+        **{key: _kept(key, tensor) for key, tensor in body.tensors().items()},
+        **{key: row.expand(shape[0]) for key, row in zip(PREPARED, rows, strict=True)},
+        "within": within.float(),
+    }
+    data = safetensors.torch.save({key: t.contiguous() for key, t in tensors.items()})
+    words = ["rivals", "ancestor", "make", Path(source).resolve().name]
+    card = {
+        "format": FORMAT,
+        "name": name,
+        "sha256": digest(data),
+        "architecture": settings.architecture,
+        "widths": list(settings.widths),
+        "input_shape": list(shape),
+        "weights": sum(weight.numel() for weight in body.weights),
+        **origin.facts,
+        "covariance": "; ".join(origin.notes),
+        "command": shlex.join([*words, "--task", origin.ticket.task, "--out", place.name]),
+    }
+    card["card_sha256"] = ancestor_file.card_checksum(card)
+    text = (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode()
+    ancestor_file.parse(text, data, place)  # nothing is written that could not be read
+    write_folder(place, {FILE: data, CARD: text}, old=(signatures.NAME,))
+    return MadeAncestor(place, card, len(data))
+
+
+def _check_out(place: Path, source: Path) -> None:
+    if place.exists() and not place.is_dir():
+        raise RivalsError(f"{place} is a file; --out needs a folder.")
+    ours = {FILE, CARD, signatures.NAME}
+    others = {path.name for path in place.iterdir()} - ours if place.is_dir() else set()
+    if others or place.resolve() == source.resolve():
+        raise RivalsError(f"{place} holds something else than an ancestor; choose another --out.")
+
+
+def _kept(name: str, tensor: Tensor) -> Tensor:
+    return tensor.to(EXACT) if name.endswith(".weight") else tensor.float()
+
+
+# Sources -----------------------------------------------------------------------------------------
+
+
+def find_origin(source: Path, task: str | None) -> Origin:
+    """What is in a folder, for the task that is asked for or the last one."""
+    found = {"model": of_model, "run": of_run, "ticket": of_ticket_folder}
+    kind = folder_kind(source)
+    if kind not in found:
+        raise RivalsError(f"{source} is an ancestor already; use it with --ancestor {source}.")
+    return found[kind](source, task)
+
+
+def of_model(source: Path, task: str | None) -> Origin:
+    model = ModelFolder.open(source)
+    facts = model.tasks[-1] if task is None and model.tasks else model.task(task or "")
+    before = [each.name for each in model.tasks[: model.tasks.index(facts)]]
+    card: dict[str, Any] = {
+        "trained_on": f"{facts.images:,} pictures of the task '{facts.name}' ("
+        f"{_some(facts.classes)}){_after(before)}",
+        "task": facts.name,
+        "accuracy": facts.accuracy,
+    }
+    if model.description.ancestor:
+        older = model.ancestor
+        card["began_with"] = {"name": older.name, "sha256": older.sha256}
+        card["trained_on"] += f", from the ancestor '{older.name}': {older.card['trained_on']}"
+        if older.card.get("terms"):
+            card["terms"] = older.card["terms"]
+    kept = gaussian.full_covariance(model.familiarity[facts.name].density.to_dict())
+    content = model.description
+    widths = tuple(width // content.rivals for width in content.widths)
+    settings = NetworkSettings(architecture=content.network, widths=widths, units=1)
+    return Origin(
+        model.ticket(facts.name), card, (content.network,), model.method.network, kept,
+        notes=["the widest directions, as the model keeps them of the task"],
+        settings=settings if widths else None,
+    )  # fmt: skip
+
+
+def of_run(source: Path, task: str | None) -> Origin:
+    run = StoredRun(source)
+    config = run.config
+    name = run.tasks[-1] if task is None else task
+    ticket = run.ticket(name)
+    architecture = config["network"].get("architecture")
+    if architecture not in limits.NETWORKS:
+        raise RivalsError(
+            f"The run {source} has the network '{architecture}', but models have "
+            f"{', '.join(limits.NETWORKS)}; run it with --set architecture=NAME of these."
+        )
+    number = run.tasks.index(name)
+    results = read_results(run.folder.results)
+    subset = f" ({results['subset']})" if results.get("subset") else ""
+    card = {
+        "trained_on": f"{config['benchmark']}{subset}, task '{name}' ({_some(ticket.classes)})"
+        f"{_after(run.tasks[:number])}, by {config['method']}",
+        "task": name,
+        "accuracy": results["matrix"][-1][number],
+    }
+    network = None
+    if issubclass(methods[config["method"]], TWTA) and run.folder.checkpoints.exists():
+        method = restored(source, config, run.folder.checkpoints.load(), ticket.input_shape)
+        assert isinstance(method, TWTA)
+        network = method.network if name in method.known else None
+    return Origin(ticket, card, (architecture,), network, run=run)
+
+
+def of_ticket_folder(source: Path, task: str | None) -> Origin:
+    ticket = Ticket.load(source)
+    if task not in (None, ticket.task):
+        raise RivalsError(
+            f"{source} holds the ticket of '{ticket.task}', not of '{task}'; leave out --task."
+        )
+    card = {
+        "trained_on": f"the task '{ticket.task}' ({_some(ticket.classes)})",
+        "task": ticket.task,
+        "accuracy": ticket.accuracy,
+    }
+    return Origin(ticket, card)
+
+
+def _after(tasks: list[str]) -> str:
+    return f", after {_some(tasks)}" if tasks else ""
+
+
+def _some(names: list[str] | tuple[str, ...], most: int = 10) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+# Features ----------------------------------------------------------------------------------------
+
+
+def faithful(origin: Origin, settings: NetworkSettings) -> tuple[RivalNetwork, BodyWeights]:
+    """A network with the ancestor, whose features are those of the ticket."""
+    ticket = origin.ticket
+    images = at_random(ticket).held[:AT_ONCE]
+    together = ParallelTickets([ticket.network], [ticket.preprocessing])
+    wanted = together(images)[0].features
+    found = [of_network(origin.network, ticket.task)] if origin.network is not None else []
+    for body in (*found, of_ticket(ticket.network, settings, ticket.input_shape)):
+        network = NetworkPlan(settings, ticket.input_shape).rivals(Seed(0))
+        network.adopt(body.weights, body.norms, torch.eye(network.features))
+        apart = (features(network, ticket.preprocessing(images)) - wanted).norm()
+        if apart <= SAME * wanted.norm():
+            return network, body
+    raise RivalsError(
+        f"The task '{ticket.task}' cannot be an ancestor: with 16 bits a weight its features are "
+        "others; learn it anew."
+    )
+
+
+@torch.no_grad()
+def features(network: RivalNetwork, prepared: Tensor) -> Tensor:
+    """What the ancestor of a network sees in prepared pictures."""
+    still = network.learning(False)
+    return torch.cat([still.flow(part, ANCESTOR).values for part in torch.split(prepared, AT_ONCE)])
+
+
+@torch.no_grad()
+def covariance_of(origin: Origin, network: RivalNetwork) -> Tensor:
+    """(d, d): the covariance of features around class means, wider in its narrow directions.
+
+    Shrunk like this it is better for few pictures of other classes than as it is: by 1 to 2.5
+    points on CIFAR-100, 0.5 worse on digits and letters (docs/ancestors.md).
+    """
+    found, prepare = origin.covariance, origin.ticket.preprocessing
+    if origin.run is not None:
+        found, note = _of_pictures(origin.run, lambda images: features(network, prepare(images)))
+        origin.notes.append(note)
+    if found is None:
+        noise = features(network, prepare(at_random(origin.ticket).held))
+        variance = float(noise.var(0).mean()) or 1.0
+        origin.notes.append("unknown: the same in all directions")
+        return variance * torch.eye(noise.shape[1])
+    mean = float(found.diagonal().mean()) or 1.0
+    wider = torch.lerp(found, mean * torch.eye(len(found), dtype=found.dtype), SHRINK)
+    return (wider + wider.T) / 2  # products are symmetric but for rounding
+
+
+def _of_pictures(run: StoredRun, look: Features) -> tuple[Tensor | None, str]:
+    """From training pictures of all tasks of a run, where they are here; and what was done."""
+    try:
+        run.stream  # noqa: B018 - finds the data
+    except RivalsError as error:
+        return None, f"the pictures of the run are not here ({error})"
+    total, count, classes = torch.zeros((), dtype=torch.float64), 0, 0
+    for name in run.tasks:
+        few = familiarity.few(run.item(name).task, familiarity.STATISTICS // len(run.tasks))
+        some = few.train
+        rows = look(some.images).double()
+        for label in torch.unique(some.labels):
+            own = rows[some.labels == label]
+            apart = own - own.mean(0)
+            total, count, classes = total + apart.T @ apart, count + len(own), classes + 1
+    if count <= classes:
+        return None, "the run has one picture a class"
+    return total / (count - classes), f"{count:,} training pictures of {classes} classes of the run"
