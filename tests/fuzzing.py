@@ -178,6 +178,11 @@ def seal(root: Path, file: Path) -> None:
             fill(file, (file.parent / "weights.safetensors").read_bytes())
         elif file.name == "card.json":
             fill(file, *((file.parent / name).read_bytes() for name in ("ticket.c", "ticket.h")))
+        elif file.name == "ancestor.json":
+            value, write = structured(file)
+            rest = {key: each for key, each in value.items() if key != "card_sha256"}
+            right = digest(json.dumps(rest, default=str).encode())
+            write({key: right if key == "card_sha256" else value[key] for key in value})
         elif file.suffix in (".json", ".yaml"):
             value, write = structured(file)
             if isinstance(value, dict) and "sha256" in value:
@@ -197,13 +202,17 @@ def fill(file: Path, *others: bytes) -> None:
 def seal_weights(root: Path, file: Path) -> None:
     """A file of weights is named in the file that describes it, with its checksum and length."""
     data = file.read_bytes()
-    for name in ("model.json", "ticket.json", "checkpoint/manifest.json"):
+    for name in ("model.json", "ticket.json", "checkpoint/manifest.json", "ancestor.json"):
         described = root / name
         if name == "ticket.json":
             described = file.parent / name
         if not described.is_file():
             continue
         value, write = structured(described)
+        if name == "ancestor.json":
+            write({**value, "sha256": digest(data)})
+            seal(root, described)
+            return
         if name == "ticket.json":
             value["bytes"] = len(data)
             if value.get("format") == 1:
@@ -213,7 +222,7 @@ def seal_weights(root: Path, file: Path) -> None:
                 seal(root, described)
             return
         new = file.with_name(f"{digest(data)[:16]}.safetensors")
-        entries = [*value.get("tasks", []), value.get("moved")]
+        entries = [*value.get("tasks", []), value.get("moved"), value.get("ancestor")]
         entries += value.get("parts", {}).values()
         for entry in entries:
             if isinstance(entry, dict) and entry.get("file") == file.name:
@@ -496,11 +505,42 @@ def use_grid(root: Path, plan: dict[str, Any], used: Used) -> None:
         used.wrong.append(("silent", "YAML ran a command"))
 
 
+def use_ancestor(root: Path, plan: dict[str, Any], used: Used) -> None:
+    import torch
+
+    from rivals.ancestors.making import features
+    from rivals.model.ancestor_file import read
+    from rivals.nn.network_plan import NetworkPlan
+    from rivals.seeds import Seed
+
+    def seen() -> Any:
+        found = read(root)
+        network = NetworkPlan(found.network(2), (1, found.side or 8, found.side or 8)).rivals(
+            Seed(0)
+        )
+        found.give_to(network)
+        noise = torch.rand(2, *network.input_shape, generator=Seed(0).torch())
+        return features(network, noise).tolist(), found.within.tolist(), str(found.preparation(1))
+
+    used.verb("info", root)
+    used.verb("check", root)
+    used.call("ancestor", seen)
+
+
 USES: dict[str, Callable[[Path, dict[str, Any], Used], None]] = {
     "model": use_model, "run": use_run, "ticket": use_ticket, "onnx": use_export, "c": use_export,
     "collection": use_collection, "picture": use_picture, "grid": use_grid,
+    "descendant": use_model, "ancestor": use_ancestor,
 }  # fmt: skip
-CHECKED = ("model", "run", "ticket", "onnx", "c")  # kinds whose answers are under checksums
+CHECKED = (
+    "model",
+    "run",
+    "ticket",
+    "onnx",
+    "c",
+    "descendant",
+    "ancestor",
+)  # kinds whose answers are under checksums
 
 
 # A child -----------------------------------------------------------------------------------------

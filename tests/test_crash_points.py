@@ -116,6 +116,8 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, classes in (("a", (0, 1)), ("b", (2, 3))):
         teach(folder(place / name, classes, 6), place / "one" / "model", epochs=1)
     folder(place / "c", (4, 5), 6)
+    status, told = rivals("ancestor", "make", place / "one" / "model", "--out", place / "known")
+    assert status == 0, told
     return place
 
 
@@ -217,8 +219,20 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
         words = ("export", "--model", one / "model", "--task", task, *more)
         return lambda place: rivals(*words, place / name)
 
+    known = ("--ancestor", str(taught / "known"))
+    make = ("ancestor", "make", one / "model", "--task")
+    shutil.copytree(taught / "known", held / "known" / "known")
     found = {
         "learn, the first task": Verb(None, learn("c", *WORDS[:-2]), model_state),
+        "learn, from an ancestor": Verb(None, learn("c", *known), model_state),
+        "ancestor make": Verb(
+            None, lambda place: rivals(*make, "a", "--out", place / "known"), file_state("known")
+        ),
+        "ancestor make over": Verb(
+            held / "known",
+            lambda place: rivals(*make, "a", "--out", place / "known"),
+            file_state("known"),
+        ),
         "learn": Verb(one, learn("c"), model_state),
         "learn --again": Verb(one, learn("b", "--again"), model_state, adds=True),
         "drop": Verb(
@@ -239,8 +253,9 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
 
 
 VERBS = (
-    "learn, the first task", "learn", "learn --again", "drop", "run", "compare", "export to onnx",
-    "export over onnx", "export to c", "export over c",
+    "learn, the first task", "learn, from an ancestor", "learn", "learn --again", "drop", "run",
+    "compare", "export to onnx", "export over onnx", "export to c", "export over c",
+    "ancestor make", "ancestor make over",
 )  # fmt: skip
 
 

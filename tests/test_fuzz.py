@@ -19,7 +19,9 @@ import pytest
 from PIL import Image
 
 from fuzzing import USES, WHAT
+from rivals.ancestors.making import make_ancestor
 from rivals.cli.main import main
+from rivals.model.learning import learn
 from rivals.web.collection import Collection
 from rivals.web.jobs import Jobs
 from served import shape
@@ -55,6 +57,9 @@ def plans(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> dict[str,
     place = tmp_path_factory.mktemp("good")
     for name, classes in (("a", (0, 1)), ("b", (2, 3))):
         teach(folder(place / name, classes, 6), place / "model", epochs=1)
+    make_ancestor(place / "model", place / "ancestor")
+    for name in ("a", "b"):
+        learn(place / name, place / "descendant", ancestor=str(place / "ancestor"), grey=True)
     digit(0)[0].save(place / "digit.png")
     tickets = sorted((finished / "tickets").iterdir())
     ticket = shutil.copytree(tickets[0], place / "ticket")
@@ -83,6 +88,8 @@ def plans(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> dict[str,
         "collection": {"good": [place / "collected"]},
         "picture": {"good": pictures, "model": place / "model"},
         "grid": {"good": [place / "grid.yaml"]},
+        "descendant": {"good": [place / "descendant"], "task": "a"},
+        "ancestor": {"good": [place / "ancestor"]},
     }  # fmt: skip
     assert tuple(good) == KINDS
     work = tmp_path_factory.mktemp("fuzz")

@@ -24,6 +24,7 @@ from torch import Tensor
 from rivals.ancestors import NO_ANCESTOR, SHIPPED
 from rivals.ancestors.ancestor import PREPARED
 from rivals.ancestors.ticket_weights import BodyWeights, of_network, of_ticket, recognise
+from rivals.deploy import output_path
 from rivals.deploy.test_pictures import at_random
 from rivals.errors import RivalsError
 from rivals.experiment.results import read_results
@@ -138,6 +139,7 @@ def make_ancestor(
     card["card_sha256"] = ancestor_file.card_checksum(card)
     text = (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode()
     ancestor_file.parse(text, data, place)  # nothing is written that could not be read
+    output_path.sweep(place)
     write_folder(place, {FILE: data, CARD: text}, old=(signatures.NAME,))
     return MadeAncestor(place, card, len(data))
 
