@@ -132,19 +132,6 @@ def test_pixels_take_half_a_second(count: int) -> None:
     assert time.process_time() - began < 0.5 * 2  # twice that of an idle machine
 
 
-def test_pixels_do_not_import_a_compiler() -> None:
-    code = (
-        "import sys, torch\n"
-        "from rivals.learn.logistic_regression import pixel_regression\n"
-        "from rivals.seeds import Seed\n"
-        "images = torch.arange(8 * 64, dtype=torch.uint8).reshape(8, 1, 8, 8)\n"
-        "pixel_regression(images, torch.arange(8) % 2, Seed(0))\n"
-        "print('torch._dynamo' in sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "False\n", done.stderr
-
-
 def test_the_nearest_mean_is_the_nearest() -> None:
     rows, labels = clouds(4, 20, 5, apart=1.0)
     weight, bias = nearest_class_mean(rows, labels)

@@ -9,12 +9,11 @@ by cross-validation on some of them. Nothing here is random but the folds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rivals.naming.discriminant import Head
@@ -101,20 +100,19 @@ def _minimise(
     `curved` (d,) is about the second derivative of the loss, so weights are searched in units of
     its root; the search ends where a step gains less than `enough`.
     """
-    from scipy.optimize import minimize  # here: a model answers without it
-
     unit = curved.rsqrt()
+    point = (start / unit).requires_grad_()
+    search = torch.optim.LBFGS(
+        [point], max_iter=ITERATIONS, history_size=8, line_search_fn="strong_wolfe",
+        tolerance_grad=math.sqrt(enough / point.numel()), tolerance_change=0,
+    )  # fmt: skip
 
-    def evaluate(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        weight = torch.from_numpy(point).view_as(start).float() * unit
+    def evaluate() -> float:
+        weight = point.detach() * unit
         logs = torch.log_softmax(inputs @ weight.T, 1)
         value = -(logs * truth).sum() + 0.5 * (decay * weight.square()).sum()
-        gradient = ((logs.exp() - truth).T @ inputs + decay * weight) * unit
-        return float(value), gradient.double().flatten().numpy()
+        point.grad = ((logs.exp() - truth).T @ inputs + decay * weight) * unit
+        return float(value)
 
-    first = evaluate(np.zeros(start.numel()))[0]
-    found = minimize(
-        evaluate, (start / unit).double().flatten().numpy(), jac=True, method="L-BFGS-B",
-        options={"maxiter": ITERATIONS, "ftol": enough / first},
-    )  # fmt: skip
-    return torch.from_numpy(found.x).view_as(start).float() * unit
+    search.step(evaluate)  # type: ignore[no-untyped-call]
+    return point.detach() * unit
