@@ -37,7 +37,7 @@ Refused = Callable[..., str]
 Spawn = Callable[..., Any]
 VERBS = (
     "learn", "test", "predict", "drop", "serve", "run", "compare", "report", "info", "export",
-    "bench", "data", "check", "sign",
+    "bench", "data", "check", "sign", "ancestor",
 )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ def test_bare_it_shows_examples(accepted: Accepted) -> None:
 
 def test_the_examples_are_real_words(accepted: Accepted) -> None:
     helps = {verb: accepted(verb, "--help") for verb in VERBS}
+    helps["ancestor"] = accepted("ancestor", "make", "--help")
     for line in accepted().splitlines():
         example = re.match(r"  rivals (\w+)([^ ]| (?! ))*", line)
         if example:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -31,6 +31,7 @@ from rivals.experiment.results import read_results
 from rivals.experiment.stored_run import StoredRun, restored
 from rivals.io import signatures
 from rivals.io.files import digest, write_folder
+from rivals.io.reading import printable
 from rivals.learn.method import methods
 from rivals.learn.twta import TWTA
 from rivals.model import ancestor_file, limits
@@ -47,9 +48,10 @@ from rivals.tickets.ticket import Ticket
 
 AT_ONCE = 64  # pictures
 SAME = 0.02  # features of the ancestor and of its ticket may differ so much, relatively
-SHRINK = 0.1  # of the mean variance in every direction: pictures show too little of the narrow ones
+SHRINK = 0.1  # towards the same variance in all directions: new classes differ in narrow ones, too
 EXACT = torch.float16  # the type in which a model keeps weights
 Features = Callable[[Tensor], Tensor]
+Found = tuple[NetworkSettings, RivalNetwork, BodyWeights]
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,15 @@ class MadeAncestor:
 
 
 @dataclass
-class Origin:
+class AncestorSource:
     """What an ancestor is made of."""
 
     ticket: Ticket
     facts: dict[str, Any]  # of the card
     networks: tuple[str, ...] = tuple(limits.NETWORKS)  # that the ticket may be cut from
-    network: RivalNetwork | None = None  # whose task it is; it still has the norms
+    method: TWTA | None = None  # that learned it; its network still has the norms
     covariance: Tensor | None = None  # of the features around class means
     run: StoredRun | None = None  # whose pictures may be looked at
-    settings: NetworkSettings | None = None  # of the ticket, where they are known
     notes: list[str] = field(default_factory=list)
 
 
@@ -103,17 +104,17 @@ def make_ancestor(
     name = named(place.absolute().name, "ancestor")
     if name in (NO_ANCESTOR, *SHIPPED):
         raise RivalsError(f"'{name}' is the name of another ancestor; choose another --out.")
-    origin = find_origin(Path(source), task)
     _check_out(place, Path(source))
+    origin = find_origin(Path(source), task)
     shape = origin.ticket.input_shape
-    settings = origin.settings or recognise(origin.ticket.network, shape, origin.networks)
-    if settings is None or shape[1] != shape[2]:
-        known = ", ".join(origin.networks)
+    found = faithful(origin) if shape[1] == shape[2] else None
+    if found is None:
         raise RivalsError(
             f"The task '{origin.ticket.task}' of {source} has another network than a model may "
-            f"have, which is {known} with square pictures; learn it with one of these."
+            f"have, which is {' or '.join(origin.networks)}, with ReLU units and square pictures; "
+            "learn it with one of these."
         )
-    network, body = faithful(origin, settings)
+    settings, network, body = found
     within = covariance_of(origin, network)
     prepare = origin.ticket.preprocessing
     rows = (torch.tensor(row, dtype=torch.float64) for row in (prepare.mean, prepare.std))
@@ -124,7 +125,7 @@ def make_ancestor(
     }
     data = safetensors.torch.save({key: t.contiguous() for key, t in tensors.items()})
     words = ["rivals", "ancestor", "make", Path(source).resolve().name]
-    card = {
+    card: dict[str, Any] = {
         "format": FORMAT,
         "name": name,
         "sha256": digest(data),
@@ -134,8 +135,10 @@ def make_ancestor(
         "weights": sum(weight.numel() for weight in body.weights),
         **origin.facts,
         "covariance": "; ".join(origin.notes),
-        "command": shlex.join([*words, "--task", origin.ticket.task, "--out", place.name]),
+        "command": shlex.join([*words, "--task", origin.ticket.task, "--out", name]),
     }
+    for key, value in card.items():  # names may come from elsewhere
+        card[key] = printable(value, limits.WORDS) if isinstance(value, str) else value
     card["card_sha256"] = ancestor_file.card_checksum(card)
     text = (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode()
     ancestor_file.parse(text, data, place)  # nothing is written that could not be read
@@ -147,9 +150,13 @@ def make_ancestor(
 def _check_out(place: Path, source: Path) -> None:
     if place.exists() and not place.is_dir():
         raise RivalsError(f"{place} is a file; --out needs a folder.")
-    ours = {FILE, CARD, signatures.NAME}
-    others = {path.name for path in place.iterdir()} - ours if place.is_dir() else set()
-    if others or place.resolve() == source.resolve():
+    try:
+        names = {path.name for path in place.iterdir()} if place.is_dir() else set()
+    except OSError as error:
+        raise RivalsError(
+            f"{place} cannot be read ({error.strerror}); choose another --out."
+        ) from error
+    if names - {FILE, CARD, signatures.NAME} or place.resolve() == source.resolve():
         raise RivalsError(f"{place} holds something else than an ancestor; choose another --out.")
 
 
@@ -160,7 +167,7 @@ def _kept(name: str, tensor: Tensor) -> Tensor:
 # Sources -----------------------------------------------------------------------------------------
 
 
-def find_origin(source: Path, task: str | None) -> Origin:
+def find_origin(source: Path, task: str | None) -> AncestorSource:
     """What is in a folder, for the task that is asked for or the last one."""
     found = {"model": of_model, "run": of_run, "ticket": of_ticket_folder}
     kind = folder_kind(source)
@@ -169,7 +176,7 @@ def find_origin(source: Path, task: str | None) -> Origin:
     return found[kind](source, task)
 
 
-def of_model(source: Path, task: str | None) -> Origin:
+def of_model(source: Path, task: str | None) -> AncestorSource:
     model = ModelFolder.open(source)
     facts = model.tasks[-1] if task is None and model.tasks else model.task(task or "")
     before = [each.name for each in model.tasks[: model.tasks.index(facts)]]
@@ -182,26 +189,22 @@ def of_model(source: Path, task: str | None) -> Origin:
     if model.description.ancestor:
         older = model.ancestor
         card["began_with"] = {"name": older.name, "sha256": older.sha256}
-        card["trained_on"] += f", from the ancestor '{older.name}': {older.card['trained_on']}"
+        card["trained_on"] += f", from the ancestor '{older.name}': {older.card.get('trained_on')}"
         if older.card.get("terms"):
             card["terms"] = older.card["terms"]
     kept = gaussian.full_covariance(model.familiarity[facts.name].density.to_dict())
-    content = model.description
-    widths = tuple(width // content.rivals for width in content.widths)
-    settings = NetworkSettings(architecture=content.network, widths=widths, units=1)
-    return Origin(
-        model.ticket(facts.name), card, (content.network,), model.method.network, kept,
+    return AncestorSource(
+        model.ticket(facts.name), card, (model.description.network,), model.method, kept,
         notes=["the widest directions, as the model keeps them of the task"],
-        settings=settings if widths else None,
     )  # fmt: skip
 
 
-def of_run(source: Path, task: str | None) -> Origin:
+def of_run(source: Path, task: str | None) -> AncestorSource:
     run = StoredRun(source)
     config = run.config
     name = run.tasks[-1] if task is None else task
     ticket = run.ticket(name)
-    architecture = config["network"].get("architecture")
+    architecture = str(config["network"].get("architecture"))
     if architecture not in limits.NETWORKS:
         raise RivalsError(
             f"The run {source} has the network '{architecture}', but models have "
@@ -216,15 +219,15 @@ def of_run(source: Path, task: str | None) -> Origin:
         "task": name,
         "accuracy": results["matrix"][-1][number],
     }
-    network = None
+    method = None
     if issubclass(methods[config["method"]], TWTA) and run.folder.checkpoints.exists():
-        method = restored(source, config, run.folder.checkpoints.load(), ticket.input_shape)
-        assert isinstance(method, TWTA)
-        network = method.network if name in method.known else None
-    return Origin(ticket, card, (architecture,), network, run=run)
+        found = restored(source, config, run.folder.checkpoints.load(), ticket.input_shape)
+        assert isinstance(found, TWTA)
+        method = found if name in found.known else None
+    return AncestorSource(ticket, card, (architecture,), method, run=run)
 
 
-def of_ticket_folder(source: Path, task: str | None) -> Origin:
+def of_ticket_folder(source: Path, task: str | None) -> AncestorSource:
     ticket = Ticket.load(source)
     if task not in (None, ticket.task):
         raise RivalsError(
@@ -235,7 +238,7 @@ def of_ticket_folder(source: Path, task: str | None) -> Origin:
         "task": ticket.task,
         "accuracy": ticket.accuracy,
     }
-    return Origin(ticket, card)
+    return AncestorSource(ticket, card)
 
 
 def _after(tasks: list[str]) -> str:
@@ -250,23 +253,34 @@ def _some(names: list[str] | tuple[str, ...], most: int = 10) -> str:
 # Features ----------------------------------------------------------------------------------------
 
 
-def faithful(origin: Origin, settings: NetworkSettings) -> tuple[RivalNetwork, BodyWeights]:
-    """A network with the ancestor, whose features are those of the ticket."""
+def faithful(origin: AncestorSource) -> Found | None:
+    """A network with the ancestor, whose features are those of the ticket; None: there is none."""
     ticket = origin.ticket
     images = at_random(ticket).held[:AT_ONCE]
     together = ParallelTickets([ticket.network], [ticket.preprocessing])
     wanted = together(images)[0].features
-    found = [of_network(origin.network, ticket.task)] if origin.network is not None else []
-    for body in (*found, of_ticket(ticket.network, settings, ticket.input_shape)):
+    for settings, body in bodies(origin):
         network = NetworkPlan(settings, ticket.input_shape).rivals(Seed(0))
-        network.adopt(body.weights, body.norms, torch.eye(network.features))
+        network.adopt(body.weights, body.norms, torch.eye(network.features))  # not known yet
         apart = (features(network, ticket.preprocessing(images)) - wanted).norm()
         if apart <= SAME * wanted.norm():
-            return network, body
-    raise RivalsError(
-        f"The task '{ticket.task}' cannot be an ancestor: with 16 bits a weight its features are "
-        "others; learn it anew."
-    )
+            return settings, network, body
+    return None
+
+
+def bodies(origin: AncestorSource) -> Iterator[tuple[NetworkSettings, BodyWeights]]:
+    """Weights that may be those of the source, the better ones first, and their network."""
+    ticket, method = origin.ticket, origin.method
+    if method is not None and method.plan.settings.widths:
+        units = method.plan.settings.units
+        widths = tuple(width // units for width in method.plan.settings.widths)
+        settings = NetworkSettings(architecture=origin.networks[0], widths=widths, units=1)
+        yield settings, of_network(method.network, ticket.task)
+    found = recognise(ticket.network, ticket.input_shape, origin.networks)
+    if found is not None and method is not None:
+        yield found, of_network(method.network, ticket.task)
+    if found is not None:
+        yield found, of_ticket(ticket.network, found, ticket.input_shape)
 
 
 @torch.no_grad()
@@ -277,12 +291,8 @@ def features(network: RivalNetwork, prepared: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def covariance_of(origin: Origin, network: RivalNetwork) -> Tensor:
-    """(d, d): the covariance of features around class means, wider in its narrow directions.
-
-    Shrunk like this it is better for few pictures of other classes than as it is: by 1 to 2.5
-    points on CIFAR-100, 0.5 worse on digits and letters (docs/ancestors.md).
-    """
+def covariance_of(origin: AncestorSource, network: RivalNetwork) -> Tensor:
+    """(d, d): the covariance of features around class means, wider in its narrow directions."""
     found, prepare = origin.covariance, origin.ticket.preprocessing
     if origin.run is not None:
         found, note = _of_pictures(origin.run, lambda images: features(network, prepare(images)))
