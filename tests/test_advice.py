@@ -310,7 +310,7 @@ def test_advice_is_json() -> None:
 
 def test_learn_says_it(tmp_path: Path, accepted: Callable[..., str]) -> None:
     pictures = folder(tmp_path / "digits", (3, 5, 8, 9), 20)
-    words = ("learn", pictures, "--model", tmp_path / "m", "--ancestor", "tiny")
+    words = ("learn", pictures, "--model", tmp_path / "m", "--new", "0")
     printed = accepted(*words).splitlines()
     said = printed[next(n for n, line in enumerate(printed) if line.startswith("Accuracy")) :]
     assert " in cross-validation of 80 pictures." in said[0]
@@ -325,7 +325,7 @@ def test_learn_says_it(tmp_path: Path, accepted: Callable[..., str]) -> None:
     assert advice["accuracy"] == json.loads(events[-1])["accuracy"]
     assert (advice["tested"], advice["cross_validated"]) == (80, True)
     assert advice["baselines"][PIXELS] > 60
-    assert advice["baselines"][NEAREST] > 60
+    assert advice["baselines"][NEAREST] > 45
 
     learned = rivals.Model(tmp_path / "m").learn(pictures, "same", again=True)
     assert learned.advice is None

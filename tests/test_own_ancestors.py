@@ -61,7 +61,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of two tasks, and an ancestor of its last one. Only to be read."""
     place = tmp_path_factory.mktemp("learned")
     model = rivals.Model(place / "model")
-    model.learn(patterns("ah", 60), "first", size=SIDE, epochs=6)
+    model.learn(patterns("ah", 60), "first", size=SIDE, epochs=6, ancestor="none")
     model.learn(patterns("adghx", 400), "second", epochs=20)
     rivals.make_ancestor(place / "model", place / "known")
     return place
@@ -108,7 +108,7 @@ def test_the_features_of_a_model_are_the_ancestors_bit_for_bit(
 
 def test_few_pictures_are_named_better_than_from_nothing(learned: Path, tmp_path: Path) -> None:
     accuracy = {}
-    for name, ancestor in (("none", None), ("own", learned / "known")):
+    for name, ancestor in (("none", "none"), ("own", learned / "known")):
         model = rivals.Model(tmp_path / name)
         model.learn(patterns("xyv", 9), "new", ancestor=ancestor, size=SIDE)
         accuracy[name] = model.test(patterns("xyv", 120, seed=1)).accuracy
@@ -293,7 +293,9 @@ def test_sources_that_cannot_be_ancestors(
     ticket.save(tmp_path / "ticket")
     assert "not of 'second'" in make(tmp_path / "ticket", "--task", "second")
     wide = run_of(tmp_path / "wide", "twta", ["tasks=1", "epochs=1", "architecture=resnet18-table"])
-    assert "has the network 'resnet18-table', but models have conv-small" in make(wide)
+    assert "has the network 'resnet18-table', but models have conv-residual, conv-small" in make(
+        wide
+    )
     linear = run_of(tmp_path / "linear", "twta", [*RUN[1:], "tasks=1", "activation=linear"])
     assert "has another network than a model may have" in make(linear)
     folded = next((wide / "tickets").iterdir())

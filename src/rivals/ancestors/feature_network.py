@@ -24,7 +24,7 @@ def feature_network(ancestor: str, input_shape: tuple[int, int, int]) -> nn.Modu
 
     >>> import torch
     >>> feature_network("tiny", (3, 32, 32))(torch.zeros(2, 3, 32, 32)).shape
-    torch.Size([2, 88])
+    torch.Size([2, 160])
     """
     found = shipped(ancestor)
     channels, height, width = input_shape

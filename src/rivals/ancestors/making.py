@@ -49,6 +49,7 @@ from rivals.tickets.ticket import Ticket
 AT_ONCE = 64  # pictures
 SAME = 0.02  # features of the ancestor and of its ticket may differ so much, relatively
 SHRINK = 0.1  # towards the same variance in all directions: new classes differ in narrow ones, too
+RECOGNISED = tuple(name for name in limits.NETWORKS if name != "conv-residual")  # by a ticket alone
 EXACT = torch.float16  # the type in which a model keeps weights
 Features = Callable[[Tensor], Tensor]
 Found = tuple[NetworkSettings, RivalNetwork, BodyWeights]
@@ -72,7 +73,7 @@ class AncestorSource:
 
     ticket: Ticket
     facts: dict[str, Any]  # of the card
-    networks: tuple[str, ...] = tuple(limits.NETWORKS)  # that the ticket may be cut from
+    networks: tuple[str, ...] = RECOGNISED  # that the ticket may be cut from
     method: TWTA | None = None  # that learned it; its network still has the norms
     covariance: Tensor | None = None  # of the features around class means
     run: StoredRun | None = None  # whose pictures may be looked at

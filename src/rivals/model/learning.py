@@ -107,8 +107,10 @@ class LearnOptions:
         """The ancestor of a new model; a network that was asked for has none."""
         if self.ancestor is None:
             found = shipped(DEFAULT)
-            small = self.size is not None and not defaults.looks_at(found, self.size)
-            return None if small or self.network is not None else found
+            small = self.size is not None and self.size < defaults.SIDES[0]
+            if self.network is not None or (small and not defaults.looks_at(found, self.size or 0)):
+                return None
+            return found
         return None if self.ancestor == NO_ANCESTOR else ancestor_file.find(self.ancestor)
 
     def check_existing(self, model: ModelFolder) -> None:
