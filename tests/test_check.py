@@ -95,7 +95,7 @@ def test_a_long_table_is_shortened(
 ) -> None:
     monkeypatch.setattr(check_command, "MOST_WHOLE", 3)
     printed = accepted("check", model)
-    assert "6 more" in printed
+    assert "7 more" in printed
     assert "ticket of" not in printed
 
 
