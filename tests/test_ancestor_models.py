@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
 import rivals
 from rivals.ancestors import SHIPPED
+from rivals.ancestors import ancestor as ancestor_files
 from rivals.ancestors.ancestor import PLACE, shipped
 from rivals.cli.main import main
-from rivals.model import defaults
+from rivals.deploy.exporting import export_from
+from rivals.io.files import digest
+from rivals.model import defaults, task_file
+from rivals.model.checking import check
 from rivals.model.folder import ModelFolder
-from rivals.model.manifest import NAME
+from rivals.model.history import ModelHistory
+from rivals.model.manifest import NAME, checksum
+from rivals.nn import shared_weight
 
 Pictures = tuple[NDArray[np.uint8], list[str]]
 
@@ -137,27 +148,174 @@ def test_what_does_not_go_together(tmp_path: Path) -> None:
         model.learn(pictures(20, 1), "two", ancestor="none")
 
 
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        (lambda c: c["ancestor"].update(sha256="0" * 64), "which this version of rivals does not"),
-        (lambda c: c["ancestor"].update(name="huge"), "which this version of rivals does not"),
-        (lambda c: c["network"].update(widths=[16, 32, 48, 64, 88]), "the shape of its ancestor"),
-    ],
-    ids=["altered", "missing", "shape"],
-)
-def test_ancestors_that_do_not_fit(tmp_path: Path, change: object, found: str) -> None:
-    from rivals.model.manifest import checksum
+# What comes from elsewhere -----------------------------------------------------------------------
 
-    model = rivals.Model(tmp_path / "m")
-    model.learn(pictures(20), "one", ancestor="tiny")
-    path = tmp_path / "m" / NAME
-    content = json.loads(path.read_text())
-    change(content)  # type: ignore[operator]
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of one task in closed form and one with units of its own. Only to be copied."""
+    model = rivals.Model(tmp_path_factory.mktemp("good") / "m")
+    model.learn(pictures(20), "one", ancestor="tiny", size=16)
+    model.learn(pictures(20, 1), "two", new=0.5, epochs=1)
+    return model.path
+
+
+@pytest.fixture
+def foreign(good: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(good, tmp_path / "m"))
+
+
+def rewrite(model: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change model.json, under the right checksum."""
+    content = json.loads((model / NAME).read_text())
+    change(content)
     content["sha256"] = checksum(content)
-    path.write_text(json.dumps(content))
-    with pytest.raises(rivals.RivalsError, match=found):
-        rivals.Model(tmp_path / "m").predict(pictures(2)[0][0])
+    (model / NAME).write_text(json.dumps(content))
+
+
+UNKNOWN = "which this version of rivals does not have"
+SHAPE = "does not have the shape of its ancestor"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda c: c["ancestor"].update(sha256="0" * 64), UNKNOWN),
+        (lambda c: c["ancestor"].update(name="huge"), UNKNOWN),
+        (lambda c: c["ancestor"].update(name="small"), UNKNOWN),
+        (lambda c: c["ancestor"].update(name="../../etc/passwd"), UNKNOWN),
+        (lambda c: c["ancestor"].update(name="\x1b[31mtiny"), "at ancestor/name"),
+        (lambda c: c["ancestor"].update(path="/etc/passwd"), "at ancestor/path"),
+        (lambda c: c.update(ancestor="tiny"), "at ancestor"),
+        (lambda c: c.update(ancestor=None), "does not fit"),
+        (lambda c: c["network"].update(widths=[16, 32, 48, 64, 88]), SHAPE),
+        (lambda c: c["network"].update(name="mlp"), SHAPE),
+        (lambda c: c["network"].update(widths=[8192] * 8), "weights for a task"),
+        (lambda c: c.update(input_shape=[3, 8, 8]), "does not take pictures of 3 × 8 × 8"),
+        (lambda c: c.update(input_shape=[3, 8, 256]), "does not take pictures of 3 × 8 × 256"),
+        (lambda c: c.update(input_shape=[1, 16, 16]), "does not fit its network"),
+    ],
+    ids=[
+        "altered", "missing", "another", "path", "escape", "more", "word", "none", "widths",
+        "network", "absurd", "small", "flat", "grey",
+    ],
+)  # fmt: skip
+def test_ancestors_that_do_not_fit(
+    foreign: Path, refused: Callable[..., str], change: Callable[[dict[str, Any]], object],
+    said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    rewrite(foreign, change)
+    Image.fromarray(pictures(1)[0][0]).save(tmp_path / "new.png")
+    for words in (["info", foreign], ["predict", tmp_path / "new.png", "--model", foreign],
+                  ["drop", "one", "--model", foreign]):  # fmt: skip
+        assert said in refused(*words), words
+    with pytest.raises(SystemExit) as end:
+        main(["check", str(foreign), "--json"])
+    assert end.value.code == 1
+    damaged = [p["said"] for p in json.loads(capsys.readouterr().out)["parts"] if
+               p["state"] == "damaged"]  # fmt: skip
+    assert said in " ".join(damaged)
+
+
+def test_a_whole_model_with_an_ancestor(good: Path) -> None:
+    report = check(good)
+    assert report.whole
+    assert "ticket of 'two'" in [part.part for part in report.parts]
+
+
+def test_every_byte_of_a_model_with_an_ancestor_counts(foreign: Path) -> None:
+    for path in (foreign / NAME, *sorted((foreign / "tasks").iterdir())):
+        data = path.read_bytes()
+        path.write_bytes(data[:-30] + bytes([data[-30] ^ 1]) + data[-29:])
+        assert not check(foreign).whole
+        path.write_bytes(data)
+
+
+TINY = safetensors.torch.load_file(PLACE / "tiny.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "facts", "said"),
+    [
+        ({}, {"widths": [10**6] * 5}, "does not fit its card"),
+        ({}, {"widths": [20]}, "does not fit its card"),
+        ({}, {"widths": []}, "describes no ancestor"),
+        ({}, {"widths": [-1] * 5}, "describes no ancestor"),
+        ({}, {"widths": "all"}, "is damaged"),
+        ({}, {"architecture": "os:system"}, "describes no ancestor"),
+        ({}, {"sha256": "0" * 64}, "is not the one that"),
+        ({"within": torch.zeros(3, 3)}, {}, "within does not fit its card"),
+        ({"within": None}, {}, "within does not fit its card"),
+        ({"layer0.weight": None}, {}, "layer0.weight does not fit its card"),
+        ({"layer1.weight": torch.zeros(2**20, 1, 9)}, {}, "layer1.weight does not fit its card"),
+        ({"layer1.norm.scale": torch.zeros(32, dtype=torch.int64)}, {}, "layer1.norm.scale does"),
+        ({"layer1.norm.scale": torch.full((32,), torch.nan)}, {}, "not finite"),
+    ],
+)  # fmt: skip
+def test_files_of_an_ancestor_that_do_not_fit(
+    tensors: dict[str, Any], facts: dict[str, Any], said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str],
+) -> None:  # fmt: skip
+    """A damaged installation is one sentence, and makes no model."""
+    left = {key: value for key, value in {**TINY, **tensors}.items() if value is not None}
+    data = safetensors.torch.save(left)
+    card = {**json.loads((PLACE / "tiny.json").read_text()), "sha256": digest(data), **facts}
+    (tmp_path / "tiny.safetensors").write_bytes(data)
+    (tmp_path / "tiny.json").write_text(json.dumps(card))
+    for name in ("red", "green"):
+        (tmp_path / "things" / name).mkdir(parents=True)
+        for number, image in enumerate(pictures(3)[0]):
+            Image.fromarray(image).save(tmp_path / "things" / name / f"{number}.png")
+    monkeypatch.setattr(ancestor_files, "PLACE", tmp_path)
+    shipped.cache_clear()
+    try:
+        words = ("--model", tmp_path / "m", "--ancestor", "tiny")
+        assert said in refused("learn", tmp_path / "things", *words)
+    finally:
+        shipped.cache_clear()
+    assert not (tmp_path / "m").exists()
+
+
+def many(good: Path, place: Path, count: int) -> Path:
+    """A model of many tasks that use nothing but the ancestor."""
+    (place / "tasks").mkdir(parents=True)
+    content = json.loads((good / NAME).read_text())
+    entry = content["tasks"][0]
+    tensors, tasks = safetensors.torch.load_file(good / "tasks" / entry["file"]), []
+    for number in range(count):
+        tensors["head.bias"][0] = number / 1000
+        file, sha256, data = task_file.encode(tensors)
+        (place / "tasks" / file).write_bytes(data)
+        facts = {"name": f"t{number}", "file": file, "sha256": sha256, "bytes": len(data)}
+        tasks.append({**entry, **facts})
+    content |= {"tasks": tasks, "history": list(ModelHistory.begin(["0" * 64] * count).lines)}
+    (place / NAME).write_text(json.dumps({**content, "sha256": checksum(content)}))
+    return place
+
+
+def test_many_small_tasks_take_no_square_of_time(
+    good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every ticket once looked at the claims of all tasks: 18 MB of folder took minutes."""
+    fill, calls = shared_weight._fill, []
+    monkeypatch.setattr(shared_weight, "_fill", lambda *a: (calls.append(1), fill(*a)))
+    model = rivals.Model(many(good, tmp_path / "m", 30))
+    assert model.predict(pictures(1)[0][0]).task.startswith("t")
+    assert len(calls) <= 30 * 5  # layers
+
+
+def test_tickets_that_do_not_fit_into_memory(
+    good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of some kilobytes stands for a ticket of megabytes."""
+    model = many(good, tmp_path / "m", 20)
+    size = sum(file.stat().st_size for file in (model / "tasks").iterdir())
+    monkeypatch.setattr("rivals.model.folder.available_memory", lambda: 10 * size)
+    with pytest.raises(rivals.RivalsError, match=r"with the 20 tasks of .* bytes of memory, but"):
+        rivals.Model(model).predict(pictures(1)[0][0])
+    with pytest.raises(rivals.RivalsError, match=r"with the 20 tasks of .* bytes of memory, but"):
+        export_from(model, tmp_path / "all.onnx", all_tasks=True)
+    rivals.Model(model).drop("t3")  # which needs one ticket at a time
 
 
 def test_tasks_begin_with_the_ancestor_not_with_each_other(

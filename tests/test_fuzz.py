@@ -20,6 +20,7 @@ from PIL import Image
 
 from fuzzing import USES, WHAT
 from rivals.cli.main import main
+from rivals.model.learning import learn
 from rivals.web.collection import Collection
 from rivals.web.jobs import Jobs
 from served import shape
@@ -55,10 +56,12 @@ def plans(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> dict[str,
     place = tmp_path_factory.mktemp("good")
     for name, classes in (("a", (0, 1)), ("b", (2, 3))):
         teach(folder(place / name, classes, 6), place / "model", epochs=1)
+    for name, changes in (("a", {"ancestor": "tiny", "size": 16}), ("b", {"new": 0.5})):
+        learn(place / name, place / "ancestor", epochs=1, **changes)
     digit(0)[0].save(place / "digit.png")
     tickets = sorted((finished / "tickets").iterdir())
     ticket = shutil.copytree(tickets[0], place / "ticket")
-    for name, to in (("t.onnx", "onnx"), ("c", "c")):
+    for name, to in (("t.onnx", "onnx"), ("t.ort", "ort"), ("c", "c")):
         line = ["export", "--model", ticket, "--to", to, place / name]
         with pytest.raises(SystemExit) as end:
             main([str(word) for word in line])
@@ -73,12 +76,14 @@ def plans(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> dict[str,
     collect(place / "collected")
     good: dict[str, dict[str, Any]] = {
         "model": {"good": [place / "model"], "task": "a"},
+        "ancestor": {"good": [place / "ancestor"], "task": "a"},
         "run": {
             "good": [finished], "tasks": [unquote(each.name) for each in tickets],
             "words": [word for each in CHANGES for word in ("--set", each)],
         },
         "ticket": {"good": [ticket]},
         "onnx": {"good": [place / "t.onnx"]},
+        "ort": {"good": [place / "t.ort"]},
         "c": {"good": [place / "c"], "native": True},
         "collection": {"good": [place / "collected"]},
         "picture": {"good": pictures, "model": place / "model"},

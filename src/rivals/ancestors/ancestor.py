@@ -29,6 +29,8 @@ from rivals.nn.task_norm import NormState
 
 PLACE = Path(__file__).parent
 LARGEST = 64 * 2**20  # bytes of an ancestor
+ARCHITECTURE, LAYERS = "conv-small", 8  # that an ancestor has, and how many at most
+COLOURS, TAPS = 3, 9  # channels of a picture, and weights of a kernel
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,23 @@ def _read(file: Path, card: Path, name: str) -> Ancestor:
         architecture = str(facts["architecture"])
     except (safetensors.SafetensorError, LookupError, TypeError, ValueError) as error:
         raise RivalsError(f"The ancestor {file} is damaged ({type(error).__name__}).") from error
+    if architecture != ARCHITECTURE or not 1 <= len(widths) <= LAYERS or min(widths) < 1:
+        raise RivalsError(f"The card {card} describes no ancestor; bring back the original.")
+    if problem := _misfit(tensors, widths):
+        raise RivalsError(f"The ancestor {file} is damaged: {problem} does not fit its card.")
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
         raise RivalsError(f"The ancestor {file} is damaged: it has numbers that are not finite.")
     return Ancestor(name, facts["sha256"], architecture, widths, tensors, facts)
+
+
+def _misfit(tensors: dict[str, Tensor], widths: tuple[int, ...]) -> str:
+    """The first tensor that is missing, or not of the shape that the card says; else nothing."""
+    wanted: dict[str, tuple[int, ...]] = {"within": (widths[-1], widths[-1])}
+    for number, (before, width) in enumerate(zip((COLOURS, *widths), widths, strict=False)):
+        wanted[f"layer{number}.weight"] = width, before, TAPS
+        wanted |= {f"layer{number}.norm.{name}": (width,) for name in NormState.NAMES}
+    for name, shape in wanted.items():
+        found = tensors.get(name)
+        if found is None or tuple(found.shape) != shape or not found.is_floating_point():
+            return name
+    return ""

@@ -65,6 +65,7 @@ def find_whole(model: Path) -> Whole:
         )
     if folder_kind(model) == "model":
         learned = ModelFolder.open(model)
+        learned.predictor()  # refuses what does not fit into memory
         noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
         return whole(learned.method, learned.description.input_shape, noise)
     run = StoredRun(model)

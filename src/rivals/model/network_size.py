@@ -26,7 +26,14 @@ def check_network_size(settings: NetworkSettings, input_shape: tuple[int, int, i
     """Refuse a network that would be larger than any device's."""
     sizes = SizeBuilder(settings.units)
     body = NetworkPlan(settings, input_shape).body(sizes)
-    body(Activations(torch.zeros(1, *input_shape), "", Wiring("")))
+    try:
+        body(Activations(torch.zeros(1, *input_shape), "", Wiring("")))
+    except RuntimeError as error:  # a layer is left with no pixels
+        size = " × ".join(map(str, input_shape))
+        raise RivalsError(
+            f"The network '{settings.architecture}' does not take pictures of {size}; use larger "
+            "ones."
+        ) from error
 
 
 class SizeBuilder:
