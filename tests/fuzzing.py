@@ -4,8 +4,8 @@
 
 A change is one of: bytes turned over, a file cut, lengthened, emptied or removed; a value of a
 JSON or YAML file replaced by something nasty, under the old checksum or under the right one, as an
-attacker would; bytes of weights changed under a right checksum; a link, a pipe, a device, a huge
-file.
+attacker would; bytes of weights or of an exported graph changed under a right checksum; a link, a
+pipe, a device, a huge file.
 
 One process imports everything and forks a child for each kind of folder. The child changes a copy,
 uses it as a user would, and tells what went wrong. If it hangs or dies, the next child goes on.
@@ -172,7 +172,7 @@ def seal(root: Path, file: Path) -> None:
     with contextlib.suppress(Exception):
         if file.suffix == ".safetensors":
             seal_weights(root, file)
-        elif file.suffix == ".onnx":
+        elif file.suffix in (".onnx", ".ort"):
             fill(file)
         elif file.name == "ticket.json":
             fill(file, (file.parent / "weights.safetensors").read_bytes())
@@ -258,7 +258,7 @@ def change(root: Path, outside: Path, chance: random.Random, how: str) -> Change
     """Change the folder or the file `root` in place."""
     files = [root] if root.is_file() else sorted(p for p in root.rglob("*") if p.is_file())
     described = [file for file in files if is_structured(file)]
-    weights = [file for file in files if file.suffix == ".safetensors"]
+    weights = [file for file in files if file.suffix in (".safetensors", ".onnx", ".ort")]
     if how == "sealed weights" and not weights:
         how = "flip"
     if how in ("value", "sealed value") and not described:
@@ -528,19 +528,11 @@ def use_ancestor(root: Path, plan: dict[str, Any], used: Used) -> None:
 
 
 USES: dict[str, Callable[[Path, dict[str, Any], Used], None]] = {
-    "model": use_model, "run": use_run, "ticket": use_ticket, "onnx": use_export, "c": use_export,
-    "collection": use_collection, "picture": use_picture, "grid": use_grid,
-    "descendant": use_model, "ancestor": use_ancestor,
+    "model": use_model, "run": use_run, "ticket": use_ticket, "onnx": use_export,
+    "ort": use_export, "c": use_export, "collection": use_collection, "picture": use_picture,
+    "grid": use_grid, "descendant": use_model, "ancestor": use_ancestor,
 }  # fmt: skip
-CHECKED = (
-    "model",
-    "run",
-    "ticket",
-    "onnx",
-    "c",
-    "descendant",
-    "ancestor",
-)  # kinds whose answers are under checksums
+CHECKED = ("model", "run", "ticket", "onnx", "ort", "c", "descendant", "ancestor")  # by checksums
 
 
 # A child -----------------------------------------------------------------------------------------

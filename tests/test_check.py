@@ -15,6 +15,7 @@ import torch
 
 from rivals.cli import check_command
 from rivals.cli.main import main
+from rivals.deploy.export_format import Options, card, write_card
 from rivals.errors import RivalsError
 from rivals.io import signatures
 from rivals.model import history, limits, task_file
@@ -23,6 +24,7 @@ from rivals.model.folder import ModelFolder, drop
 from rivals.model.history import ModelHistory
 from rivals.model.manifest import checksum
 from rivals.model.model import Model
+from rivals.tickets.ticket import Ticket
 from teaching import WORDS, folder, teach
 
 Refused = Callable[..., str]
@@ -155,7 +157,7 @@ def test_a_run_and_its_tickets(finished: Path, tmp_path: Path) -> None:
     report = check(finished)
     assert report.whole
     said = [part.said for part in report.parts]
-    assert "every ticket equals what is cut out of its network" in said
+    assert "every ticket equals what is cut out of its masked network" in said
     ticket = next((finished / "tickets").iterdir())
     assert check(ticket).whole
     run = tmp_path / "run"
@@ -179,6 +181,22 @@ def test_an_export(exported: dict[str, Any], tmp_path: Path) -> None:
     (program / "ticket.c").write_text("int main(void) { return 1; }")
     assert status("check", program) == 1
     assert sorted(path.name for path in program.iterdir()) == ["card.json", "ticket.c"]
+
+
+@pytest.mark.parametrize("kind", ["ticket", "run"])
+def test_a_card_beside_it_makes_no_export_of_a_folder(
+    kind: str, finished: Path, tmp_path: Path
+) -> None:
+    """Otherwise a damaged run with a good C program in its folder would be called whole."""
+    ticket = next((finished / "tickets").iterdir())
+    folder = Path(shutil.copytree(finished if kind == "run" else ticket, tmp_path / "folder"))
+    for name in ("ticket.c", "ticket.h"):
+        (folder / name).write_bytes(b"")
+    write_card(folder / "card.json", card(Ticket.load(ticket), Options()), b"", b"")
+    assert check(folder).kind == kind
+    described = folder / ("results.json" if kind == "run" else "ticket.json")
+    described.write_text(described.read_text().replace('"classes"', '"others"', 1))
+    assert status("check", folder) == 1
 
 
 # History -----------------------------------------------------------------------------------------
@@ -274,6 +292,7 @@ def test_a_signed_model(
     assert "Signed" in accepted("sign", model, "--key", private)
     assert "digit" in accepted(*asked)
     assert status("check", model, "--require-signature", public) == 0
+    assert "digit" in accepted(*asked[:-2], "--trust", public)
     assert Model(model, require_signature=public).predict(picture).task == "a"
     other = signatures.new_key(tmp_path / "other")
     assert "signed with another key" in refused(*asked[:-1], other)

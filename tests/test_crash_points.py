@@ -41,6 +41,10 @@ from crash_points import (
     write_tree,
 )
 from rivals.cli.main import main
+from rivals.deploy import output_path
+from rivals.deploy.export_format import write_card
+from rivals.edge.artefact_files import read_artefact
+from rivals.edge.card import sidecar
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.experiment.grid import comparison
@@ -48,7 +52,9 @@ from rivals.experiment.grid.engine import Ended, GridJob
 from rivals.experiment.grid.worker import ProgressWriter, run_job
 from rivals.experiment.result_file import read_results
 from rivals.experiment.run_folder import RunFolder
+from rivals.io.checksum import BLANK
 from rivals.model import manifest
+from rivals.model.learning import learn as lesson
 from rivals.tickets.ticket import Ticket
 from rivals.web.collection import Collection
 from rivals.web.jobs import Jobs
@@ -118,6 +124,9 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder(place / "c", (4, 5), 6)
     status, told = rivals("ancestor", "make", place / "one" / "model", "--out", place / "known")
     assert status == 0, told
+    model = place / "descended" / "model"
+    lesson(place / "a", model, ancestor="tiny", size=16, new=0)  # in closed form
+    lesson(place / "b", model, new=0.5, epochs=1)  # and with units of its own
     return place
 
 
@@ -238,6 +247,12 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
         "drop": Verb(
             one, lambda place: rivals("drop", "a", "--model", place / "model"), model_state
         ),
+        "learn in closed form": Verb(taught / "descended", learn("c", "--new", "0"), model_state),
+        "drop what descended": Verb(
+            taught / "descended",
+            lambda place: rivals("drop", "a", "--model", place / "model"),
+            model_state,
+        ),
         "run": Verb(None, run_again, run_state, between=True),
         "compare": Verb(None, compare, run_state, between=True),
     }
@@ -253,9 +268,10 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
 
 
 VERBS = (
-    "learn, the first task", "learn, from an ancestor", "learn", "learn --again", "drop", "run",
-    "compare", "export to onnx", "export over onnx", "export to c", "export over c",
-    "ancestor make", "ancestor make over",
+    "learn, the first task", "learn, from an ancestor", "learn", "learn --again", "drop",
+    "learn in closed form", "drop what descended", "run", "compare",
+    "export to onnx", "export over onnx", "export to c", "export over c", "ancestor make",
+    "ancestor make over",
 )  # fmt: skip
 
 
@@ -366,6 +382,47 @@ def test_every_crash_leaves_the_old_state_or_the_new_one(
     name: str, verbs: dict[str, Verb], tmp_path: Path, ended: int
 ) -> None:
     crash(name, verbs[name], tmp_path, ended, whole=True)
+
+
+@pytest.mark.parametrize("before", [b"", b"old"])
+def test_an_artefact_and_its_card_are_replaced_together(
+    before: bytes, tmp_path: Path, ended: int
+) -> None:
+    """Two files cannot be renamed at once; whichever card fits the artefact counts."""
+    facts = {
+        "rivals": 2, "task": "t", "classes": ["a", "b"], "input_shape": [1, 8, 8],
+        "preprocessing": {"scale": 16, "mean": [], "std": []}, "raw_input": True, "sha256": BLANK,
+    }  # fmt: skip
+
+    def write(place: Path, content: bytes, task: str) -> None:
+        with output_path.place(place / "t.tflite") as path:
+            path.write_bytes(content)
+            write_card(sidecar(path), {**facts, "task": task}, content)
+
+    def state(place: Path) -> State:
+        try:
+            found = read_artefact(place / "t.tflite")
+        except RivalsError as error:
+            return str(error)[-40:] if (place / "t.tflite").exists() else None
+        return found.content, found.card.tasks
+
+    place = tmp_path / "pass"
+    place.mkdir()
+    if before:
+        write(place, before, "old")
+    old = state(place)
+    with recorded(place) as recorder:
+        write(place, b"new", "new")
+    new = state(place)
+    assert new == ((b"new",), ("new",))
+    disks = crashes(recorder.points)
+    assert len(disks) > 5
+    for each in disks:
+        disk = write_tree(each.tree, tmp_path / "disk", ended)
+        assert state(disk) in (old, new), each
+        write(disk, b"third", "third")  # what was left half-done does not disturb the next
+        assert state(disk) == ((b"third",), ("third",)), each
+        assert sorted(read_tree(disk)) == ["t.tflite", "t.tflite.json"], each
 
 
 # A full disk, and no memory ----------------------------------------------------------------------

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import room
 from rivals import edge
 from rivals.cli.main import main
 from rivals.edge import __main__ as command
+from rivals.edge import runtime_onnx
 from rivals.edge.artefact_files import check_export
 from rivals.edge.card import read_card
 from rivals.edge.onnx_file import INNER, REFUSED, onnx_card
@@ -155,6 +157,9 @@ def test_the_command(exported: Exports, tmp_path: Path, capsys: pytest.CaptureFi
     assert found[0].keys() == {"image", "label", "confidence", "task"}
     assert command.main([path, str(tmp_path / "nothing.png")]) == 2
     assert capsys.readouterr().err == f"rivals.edge: There is no picture {tmp_path}/nothing.png.\n"
+    (tmp_path / "program").mkdir()
+    assert command.main([str(tmp_path / "program"), *pictures]) == 2
+    assert "allow it with --run-native" in capsys.readouterr().err  # its own option, not Python's
 
 
 # Pictures -----------------------------------------------------------------------------------------
@@ -417,6 +422,28 @@ def test_a_small_file_cannot_take_the_memory(
     assert (status, errors.count("\n")) == (2, 1), errors
     assert "could not be run" in errors
     assert peak < 200, "MB"
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_small_file_cannot_take_for_ever(
+    constant: bool, exported: Exports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some kilobytes asked for hours, when they were loaded or when they were run."""
+    monkeypatch.setattr(runtime_onnx, "SECONDS", 0.5)
+    first = [node("Cast", "images", "f", to=1), node("ReduceSum", "f", "one", keepdims=0)]
+    first += [node("ConstantOfShape" if constant else "Expand", "size" if constant else "one size",
+                   "m0")]  # fmt: skip
+    work = [node("MatMul", f"m{number} m0", f"m{number + 1}") for number in range(5000)]
+    last = [node("ReduceSum", "m5000", "sum", keepdims=0), node("Add", "f sum", "scores")]
+    card = json.dumps(card_of(exported["ticket.onnx"]["path"]))
+    made = graph([*first, *work, *last], [number("size", 1000, 1000)])
+    path = with_card(made, tmp_path / "slow.onnx", card)
+    began = time.monotonic()
+    with pytest.raises(RivalsError, match=r"took more than 0\.5 s for 1 images"):
+        edge.load(path).answers(digits(1)[0])
+    assert time.monotonic() - began < 20
+    monkeypatch.setattr(runtime_onnx, "SECONDS", 30)
+    edge.load(exported["ticket.onnx"]["path"]).answers(digits(1)[0])
 
 
 def test_graphs_that_hold_more_than_layers(exported: Exports, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> dict[str,
     digit(0)[0].save(place / "digit.png")
     tickets = sorted((finished / "tickets").iterdir())
     ticket = shutil.copytree(tickets[0], place / "ticket")
-    for name, to in (("t.onnx", "onnx"), ("c", "c")):
+    for name, to in (("t.onnx", "onnx"), ("t.ort", "ort"), ("c", "c")):
         line = ["export", "--model", ticket, "--to", to, place / name]
         with pytest.raises(SystemExit) as end:
             main([str(word) for word in line])
@@ -84,6 +84,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> dict[str,
         },
         "ticket": {"good": [ticket]},
         "onnx": {"good": [place / "t.onnx"]},
+        "ort": {"good": [place / "t.ort"]},
         "c": {"good": [place / "c"], "native": True},
         "collection": {"good": [place / "collected"]},
         "picture": {"good": pictures, "model": place / "model"},

@@ -7,7 +7,7 @@ from torch import nn
 from rivals.experiment import matrix
 from rivals.experiment.calibration import expected_error
 from rivals.tickets.cost import cost
-from rivals.tickets.overlap import consecutive_overlap, overlap, overlap_by_chance
+from rivals.tickets.overlap import consecutive_overlap, overlap, overlap_by_chance, overlaps
 
 WORKED = [[90.0], [80.0, 70.0], [60.0, 50.0, 40.0]]
 
@@ -37,6 +37,8 @@ def test_overlap_is_the_share_of_blocks_with_one_winner():
     assert overlap(one, other) == 50
     assert consecutive_overlap([one, other, other]) == 75
     assert consecutive_overlap([one]) is None
+    assert overlaps([one, other, other]) == [[100, 50, 50], [50, 100, 100], [50, 100, 100]]
+    assert overlaps([]) == []
 
 
 def test_cost_of_a_plain_network():

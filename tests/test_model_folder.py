@@ -19,6 +19,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from rivals.deploy.exporting import export_from
 from rivals.errors import RivalsError
 from rivals.io.files import digest
 from rivals.learn import twta
@@ -163,6 +164,18 @@ def test_looping_links_as_a_model(taught: Path, tmp_path: Path, refused: Refused
     for words in verbs(taught, loop):
         assert refused(*words), words
     assert refused("check", loop)
+
+
+def test_an_export_writes_nothing_through_a_link(model: Path, tmp_path: Path) -> None:
+    """What an export has shown was once written to a folder `tickets`, wherever it led."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: rivals[export]")
+    mine = tmp_path / "mine" / "a"
+    mine.mkdir(parents=True)
+    (mine / "exports.json").write_text("{}")
+    (model / "tickets").symlink_to(tmp_path / "mine")
+    export_from(model, tmp_path / "a.onnx", task="a")
+    assert (mine / "exports.json").read_text() == "{}"
+    assert [path.name for path in mine.iterdir()] == ["exports.json"]
 
 
 # Sizes -------------------------------------------------------------------------------------------

@@ -80,13 +80,17 @@ class Registry(Generic[Entry]):
             raise unknown(self.kind, name, self)
         return self._entries[name]
 
-    def _imported(self, name: str) -> Entry:
-        """An entry named `module:name`; the module may lie in the working folder."""
-        if name not in _allowed.get():
+    def check_allowed(self, name: str) -> None:
+        """Refuse a name that would have to be imported, and may not be."""
+        if ":" in name and name not in _allowed.get():
             raise RivalsError(
                 f"The {self.kind} '{name}' is a module to be imported, and a file alone cannot ask "
                 f"for that; if you trust the module, add --allow-import {name}."
             )
+
+    def _imported(self, name: str) -> Entry:
+        """An entry named `module:name`; the module may lie in the working folder."""
+        self.check_allowed(name)
         module, _, attribute = name.partition(":")
         sys.path.insert(0, str(Path.cwd()))
         try:

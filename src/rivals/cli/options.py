@@ -40,8 +40,9 @@ SignatureOption = Annotated[
     Path | None,
     typer.Option(
         "--require-signature",
+        "--trust",
         metavar="KEY.pub",
-        help="Refuse what is not signed with the private key of this public one.",
+        help="Trust what is signed with the private key of this public one, and refuse all else.",
     ),
 ]
 ThreadsOption = Annotated[int, typer.Option("--threads", help="Number of CPU threads.")]

@@ -148,22 +148,15 @@ def _open(
 ) -> PicturePredictor:  # fmt: skip
     """A model or an exported file; torch is imported only for a model."""
     missing_model = not os.path.lexists(model) and not model.suffix
-    if missing_model or (model.is_dir() and not _holds_c(model)):
+    if missing_model or (model.is_dir() and not _is_c_program(model)):
         return ModelPredictor(model, task, reject, threads, key)
     return ArtefactPredictor(model, task, reject, threads, key, run_native)
 
 
-def _holds_c(folder: Path) -> bool:
-    """Whether a folder is a C program: it has a card, and is no model, run or ticket."""
-    from rivals.model.folder_kind import folder_kind
+def _is_c_program(folder: Path) -> bool:
+    from rivals.model.folder_kind import is_c_program  # here: exported files need none of it
 
-    if not os.path.lexists(folder / "card.json"):
-        return False
-    try:
-        folder_kind(folder)
-    except RivalsError:
-        return True
-    return False
+    return is_c_program(folder)
 
 
 def find_files(words: Iterable[str]) -> Iterator[str]:

@@ -10,19 +10,27 @@ from rivals.deploy.exported import Exported
 from rivals.errors import RivalsError
 from rivals.experiment.run_folder import RunFolder
 from rivals.io.files import write_json
-from rivals.io.reading import read_json
+from rivals.io.reading import check_no_links, read_json
+from rivals.model.folder_kind import folder_kind
 from rivals.tickets.ticket import EXPORTS
 
 NAME = EXPORTS
 
 
 def remember(model: Path, made: Exported) -> None:
-    """Write down what this export has shown, where the ticket's folder can be written."""
-    ticket = model if (model / "ticket.json").exists() else RunFolder(model).ticket(made.tasks[0])
+    """Write down what this export has shown, where the ticket's folder can be written.
+
+    A model has no folders of tickets; what is in the place of one is somebody else's.
+    """
+    kind = folder_kind(model)
+    if kind == "model":
+        return
+    ticket = model if kind == "ticket" else RunFolder(model).ticket(made.tasks[0])
     facts: dict[str, Any] = {"bytes": made.bytes, "parity": made.parity.to_dict()}
     if made.format == "c":
         facts["sizes"] = read_json(made.path / "card.json", "card")["sizes"]
     with contextlib.suppress(RivalsError):
+        check_no_links(model, ticket, "ticket")
         write_json(ticket / NAME, {**remembered(ticket), made.format: facts})
 
 

@@ -9,9 +9,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from rivals.edge.card import sidecar
+from rivals.edge.artefact_files import MODEL_BYTES, waiting_card
+from rivals.edge.card import next_sidecar, sidecar
 from rivals.errors import RivalsError
 from rivals.io.files import flush_folder, move_folder
+from rivals.io.reading import read_bytes
 
 
 @contextlib.contextmanager
@@ -82,7 +84,7 @@ def _runs(process: int) -> bool:
 
 
 def _move(room: Path, out: Path) -> None:
-    """Flush and rename: the file beside the artefact first, the artefact last."""
+    """Flush and rename. With the artefact, its card counts: it waits beside it before."""
     made = room / out.name
     for path in (made, *made.rglob("*"), room / sidecar(out).name):
         if path.is_file():
@@ -91,8 +93,26 @@ def _move(room: Path, out: Path) -> None:
     if made.is_dir():
         move_folder(made, out)
     else:
-        beside = room / f"{out.name}.json"
+        beside, waiting = room / f"{out.name}.json", next_sidecar(out)
+        _settle(out)
         if beside.exists():
-            beside.replace(sidecar(out))
+            beside.replace(waiting)
+            flush_folder(out.parent)
         made.replace(out)
+        if os.path.lexists(waiting):
+            flush_folder(out.parent)
+            waiting.replace(sidecar(out))
+    flush_folder(out.parent)
+
+
+def _settle(out: Path) -> None:
+    """End what a killed export to `out` began: its card takes its place, or goes."""
+    waiting = next_sidecar(out)
+    if not os.path.lexists(waiting):
+        return
+    content = (read_bytes(out, "artefact", MODEL_BYTES),) if out.is_file() else ()
+    if waiting_card(out, content) is None:
+        waiting.unlink()
+    else:
+        waiting.replace(sidecar(out))
     flush_folder(out.parent)

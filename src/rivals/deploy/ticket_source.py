@@ -78,6 +78,7 @@ def find_whole(model: Path) -> Whole:
         )
     if kind == "model":
         learned = ModelFolder.open(model)
+        learned.predictor()  # refuses what does not fit into memory
         noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
         return whole(learned.method, learned.description.input_shape, noise)
     run = StoredRun(model)

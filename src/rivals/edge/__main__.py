@@ -7,7 +7,7 @@ import json
 import sys
 
 from rivals.edge.artefact import load
-from rivals.errors import RivalsError
+from rivals.errors import RivalsError, command_line
 from rivals.io.reading import printable
 
 LINE = 10_000  # characters of a path or a sentence, at most
@@ -25,12 +25,13 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     options = parser.parse_args(arguments)
-    try:
-        artefact = load(options.artefact, options.threads, options.run_native)
-        answers = [(image, artefact.classify(image)) for image in options.image]
-    except RivalsError as error:
-        print(f"rivals.edge: {printable(str(error), LINE)}", file=sys.stderr)
-        return 2
+    with command_line():
+        try:
+            artefact = load(options.artefact, options.threads, options.run_native)
+            answers = [(image, artefact.classify(image)) for image in options.image]
+        except RivalsError as error:
+            print(f"rivals.edge: {printable(str(error), LINE)}", file=sys.stderr)
+            return 2
     if options.json:
         rows = [
             {"image": image, "label": a.label, "confidence": a.confidence, "task": a.task}

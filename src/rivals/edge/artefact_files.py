@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rivals.edge.card import BYTES as CARD_BYTES
-from rivals.edge.card import WITHOUT_CHECKSUM, Card, read_card, sidecar
+from rivals.edge.card import WITHOUT_CHECKSUM, Card, next_sidecar, read_card, sidecar
 from rivals.edge.onnx_file import GraphFileError, onnx_card, ort_card
 from rivals.errors import RivalsError
 from rivals.io.checksum import checksum_fits, has_checksum
@@ -78,9 +78,9 @@ def read_artefact(path: Path) -> ArtefactFiles:
         holder = read_bytes(place, "artefact", MODEL_BYTES)
         text, content = _card_inside(holder, suffix, path), (holder,)
     else:
-        holder = _read_sidecar(place, path)
-        text = holder.decode(errors="replace")
         content = others = _read_beside(place, suffix, path)
+        holder = waiting_card(place, others) or _read_sidecar(place, path)
+        text = holder.decode(errors="replace")
     card = read_card(text, path)
     stated = card.version > WITHOUT_CHECKSUM or has_checksum(holder)
     if stated and not checksum_fits(holder, *others):
@@ -134,6 +134,18 @@ def _read_sidecar(place: Path, path: Path) -> bytes:
         raise RivalsError(
             f"{str(error)[:-1]}; keep {path} and its card together as `rivals export` wrote them."
         ) from error
+
+
+def waiting_card(place: Path, content: tuple[bytes, ...]) -> bytes | None:
+    """The card that a killed export left in its waiting place, if it is that of `content`."""
+    waiting = next_sidecar(place)
+    if place.is_dir() or not os.path.lexists(waiting):
+        return None
+    try:
+        found = read_bytes(waiting, "card", CARD_BYTES)
+    except UnreadableError:
+        return None
+    return found if checksum_fits(found, *content) else None
 
 
 def _read_beside(place: Path, suffix: str, path: Path) -> tuple[bytes, ...]:

@@ -60,6 +60,15 @@ def sidecar(artefact: Path) -> Path:
     return artefact.with_name(f"{artefact.name}.json")
 
 
+def next_sidecar(artefact: Path) -> Path:
+    """Where the card of an artefact waits that takes the place of another.
+
+    Two files cannot be replaced at once. While the new artefact takes its place, the new card is
+    here, and whichever of the two cards fits the artefact counts.
+    """
+    return artefact.with_name(f".{sidecar(artefact).name}.next")
+
+
 def read_card(text: str | None, artefact: Path) -> Card:
     """Parse and check a card; a RivalsError says what is wrong with it."""
     if not text:

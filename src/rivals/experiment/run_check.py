@@ -14,7 +14,9 @@ from rivals.experiment.result_file import check, read_results
 from rivals.experiment.run_folder import RunFolder
 from rivals.experiment.stored_run import restored
 from rivals.io.reading import check_plain, read_json
+from rivals.learn.masked_ticket import compare_with_masked
 from rivals.learn.method import methods
+from rivals.learn.twta import TWTA
 from rivals.nn.network_plan import networks
 from rivals.tickets.graph_words import describe
 from rivals.tickets.ticket import Ticket
@@ -101,7 +103,7 @@ def _tickets(folder: RunFolder, results: dict[str, Any]) -> dict[str, Ticket]:
 def _check_cut(
     path: Path, config: dict[str, Any], checkpoint: Checkpoint, tickets: dict[str, Ticket]
 ) -> str:
-    """Every ticket must be what is cut out of the stored network."""
+    """Every ticket must be what is cut out of the stored network, and answer as that does."""
     own = [config["method"], str(config["network"].get("architecture"))]
     if own[0] not in methods or own[1] not in networks:
         return "tickets not compared with their network: it is made by a module of your own"
@@ -113,7 +115,10 @@ def _check_cut(
                 f"The run {path} is damaged: the ticket of '{name}' is not what is cut out of the "
                 "network in its checkpoint."
             )
-    return "every ticket equals what is cut out of its network"
+        if isinstance(method, TWTA):
+            compare_with_masked(method, ticket)
+    network = "its masked network" if isinstance(method, TWTA) else "its network"
+    return f"every ticket equals what is cut out of {network}"
 
 
 def _same(cut: torch.nn.Module, stored: torch.nn.Module) -> bool:

@@ -7,7 +7,6 @@ every ticket is also compared with the network that it is cut from, and with the
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,31 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from rivals.edge import artefact
 from rivals.edge.artefact_files import NATIVE, check_export, find_suffix
-from rivals.edge.card import sidecar
 from rivals.edge.runtime import RUNTIMES
 from rivals.errors import RivalsError
 from rivals.experiment.run_check import check_run
 from rivals.io import signatures
 from rivals.io.locks import LOCK_NAME
 from rivals.io.reading import is_link, printable
-from rivals.learn.twta import TWTA
+from rivals.learn.masked_ticket import compare_with_masked
 from rivals.model import ancestor_file, folder, manifest, spare_space, task_file
 from rivals.model.folder import DAMAGE, ModelFolder
-from rivals.model.folder_kind import folder_kind
+from rivals.model.folder_kind import folder_kind, is_c_program
 from rivals.model.history import ModelHistory
-from rivals.nn.blocks import RivalBlocks
-from rivals.nn.competition import ActiveUnits, unit_ids
-from rivals.nn.selection import Selection
-from rivals.tickets.ticket import Ticket, check_ticket
+from rivals.tickets.ticket import check_ticket
 
 WHOLE, DAMAGED, NOTE = "whole", "damaged", "note"
-IMAGES = 4  # on which a ticket is compared with its network
-MASKED_WEIGHTS = 2**24  # of the network that a ticket is compared with
 LISTED = 5  # names in a note
 OF_A_MODEL = {
     manifest.NAME, task_file.FOLDER, signatures.NAME, LOCK_NAME, spare_space.NAME
@@ -81,7 +72,9 @@ class CheckReport:
         try:
             yield
         except (RivalsError, *DAMAGE) as error:
-            what = str(error) if isinstance(error, RivalsError) else f"{type(error).__name__}"
+            what = str(error)
+            if not isinstance(error, RivalsError):
+                what = f"Its parts do not fit ({type(error).__name__})."
             self.parts.append(CheckedPart(name, DAMAGED, printable(what, 500)))
         else:
             self.parts.append(CheckedPart(name, WHOLE, said))
@@ -117,8 +110,8 @@ def check(path: Path, since: str | None = None, key: Path | None = None) -> Chec
 
 
 def _kind(path: Path) -> str:
-    if path.is_dir() and not manifest.exists(path) and sidecar(path).is_file():
-        return "export"  # the folder of a C program
+    if is_c_program(path):
+        return "export"
     if path.is_dir() or not path.exists():
         return folder_kind(path)
     if path.suffix.lower() in RUNTIMES:
@@ -156,45 +149,12 @@ def _model(report: CheckReport, since: str | None) -> None:
     if report.whole:
         for task in model.tasks:
             with report.part(f"ticket of '{task.name}'"):
-                apart = compare(model.method, model.ticket(task.name))
+                apart = compare_with_masked(model.method, model.ticket(task.name))
                 said = f"equals its network ({apart:.0e} apart)"
             if report.parts[-1].state == WHOLE:
                 report.parts[-1] = CheckedPart(f"ticket of '{task.name}'", WHOLE, said)
         _history(report, model, since)
     _left_over(report, model, since)
-
-
-class SomeMasked(Selection):
-    """The winners of a task and up to `most` − 1 other units of each block, times zero."""
-
-    def __init__(self, task: str, most: int) -> None:
-        super().__init__(task)
-        self.most = most
-
-    def select(self, rivals: RivalBlocks) -> ActiveUnits:
-        won = rivals.winners[self.task]
-        others = torch.arange(min(self.most, rivals.units), device=won.device)
-        ids = unit_ids((won.unsqueeze(1) + others) % rivals.units)  # (blocks · others,)
-        mask = (torch.arange(len(ids), device=won.device) < rivals.blocks).float()
-        return ActiveUnits(ids, mask, mask)
-
-
-@torch.no_grad()
-def compare(method: TWTA, ticket: Ticket) -> float:
-    """The largest difference of a ticket from its network, where other units are masked."""
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (IMAGES, *ticket.input_shape), generator=generator)
-    weights = sum(tensor.numel() for tensor in ticket.network.parameters())
-    # All units where that is possible; a network that grew has many thousands.
-    most = max(2, math.isqrt(MASKED_WEIGHTS // max(1, weights)))
-
-    def masked(prepared: Tensor) -> Tensor:
-        scores: Tensor = method.network.learning(False)(
-            prepared.to(method.device), ticket.task, SomeMasked(ticket.task, most)
-        )
-        return scores.cpu()
-
-    return ticket.verify(images.to(torch.uint8), masked)
 
 
 def _history(report: CheckReport, model: ModelFolder, since: str | None) -> None:

@@ -72,7 +72,7 @@ def looks_at(ancestor: Ancestor, side: int) -> bool:
     """Whether an ancestor has the weights for pictures of `side` × `side` pixels."""
     try:
         weights = check_network_size(ancestor.network(1), (ancestor.channels, side, side))
-    except RuntimeError:  # of torch: nothing would be left of the picture
+    except RivalsError:  # nothing would be left of the picture
         return False
     return all(
         ancestor.tensors[f"layer{number}.weight"].numel() == wanted

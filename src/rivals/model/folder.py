@@ -47,10 +47,11 @@ from rivals.model import (
 )
 from rivals.model.history import ModelHistory
 from rivals.model.manifest import NAME, Description, MovedEdges, TaskFacts, damaged
-from rivals.model.moved_edges import Cells, StoredEdges
+from rivals.model.moved_edges import Cells, StoredEdges, cell_count
 from rivals.model.network_size import check_network_size
 from rivals.naming import familiarity
 from rivals.naming.familiarity import FeatureStatistics
+from rivals.naming.predictor import Predictor
 from rivals.naming.task_record import TaskRecord
 from rivals.nn import task_tensors
 from rivals.nn.device import find_device
@@ -58,11 +59,12 @@ from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.rival_network import RivalNetwork
 from rivals.seeds import Seed
 from rivals.streams.task import Preprocessing
-from rivals.tickets.overlap import overlap
+from rivals.tickets.overlap import overlaps
 from rivals.tickets.ticket import Ticket
 
 HALF = re.compile(r"\.model\.json\.\d+\.part")  # what a killed process may leave in the folder
 OURS = re.compile(r"[0-9a-f]{16}\.safetensors|\.[0-9a-f]{16}\.safetensors\.\d+\.part")  # in tasks
+TICKET_WEIGHT = 8  # bytes of a weight in memory: in its ticket, and where tickets run together
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, zlib.error)
 
 
@@ -79,6 +81,7 @@ class ModelFolder:
         self.key = key  # public; then only a signed model is read
         self.moved: Cells = {}  # edges that are not in the files of their owners
         self.unsigned = False  # whether this change took a signature away
+        self._tickets_fit = False  # whether there was memory for all of them
 
     @classmethod
     def open(
@@ -132,10 +135,11 @@ class ModelFolder:
                 self._load(method)
                 return method
             except (RivalsError, *DAMAGE) as error:
-                now = manifest.read(self.path, self.key)
-                if now != self.description:
-                    self.description = now
-                    continue
+                if manifest.exists(self.path):  # otherwise it is a new model
+                    now = manifest.read(self.path, self.key)
+                    if now != self.description:
+                        self.description = now
+                        continue
                 if isinstance(error, RivalsError):
                     raise
                 what = f"its parts do not fit ({type(error).__name__})"
@@ -155,12 +159,8 @@ class ModelFolder:
             rivals.units = units
         for layer in network.layers():
             layer.fit()
-        size, free = content.total_bytes(), available_memory()
-        if size > free:
-            raise RivalsError(
-                f"The model {self.path} has {size:,} bytes, but only {free:,} bytes of memory are "
-                "free; close other programs, or use a machine with more."
-            )
+        cells = sum(map(cell_count, network.layers()))  # a byte each says who owns it
+        self._check_free(content.total_bytes() + len(content.tasks) * cells, "The model")
         edges = self._moved_edges(network)
         for facts in content.tasks:
             tensors = task_file.read(self.path, facts, network)
@@ -191,6 +191,25 @@ class ModelFolder:
         self.moved = edges.cells
         return edges
 
+    def _check_free(self, size: int, what: str) -> None:
+        free = available_memory()
+        if size > free:
+            raise RivalsError(
+                f"{what} {self.path} takes {size:,} bytes of memory, but only {free:,} are free; "
+                "close other programs, or use a machine with more."
+            )
+
+    def predictor(self) -> Predictor:
+        """All tickets, ready to answer. A small file can stand for a large ticket, which shares
+        its weights with others, so their size is checked before they are cut."""
+        if not self._tickets_fit:
+            layers = self.method.network.layers()
+            weights = sum(cell_count(layer) * layer.weight.taps for layer in layers)
+            tickets = f"Answering with the {len(self.tasks):,} tasks of the model"
+            self._check_free(len(self.tasks) * weights * TICKET_WEIGHT, tickets)
+            self._tickets_fit = True
+        return self.method.predictor()
+
     def room(self) -> dict[str, float]:
         """The share of edges that no task uses, layer by layer."""
         return self.method.network.room()
@@ -202,8 +221,7 @@ class ModelFolder:
 
     def overlap(self) -> list[list[float]]:
         """For each two tasks the percentage of blocks that both won with the same unit."""
-        won = [self.method.winners(task.name) for task in self.tasks]
-        return [[overlap(one, other) for other in won] for one in won]
+        return overlaps([self.method.winners(task.name) for task in self.tasks])
 
     def ticket(self, task: str) -> Ticket:
         """The small network of one task, cut out."""

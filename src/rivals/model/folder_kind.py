@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from os.path import lexists
 from pathlib import Path
 
 from rivals.errors import RivalsError
 from rivals.model.manifest import NAME
 
+C_CARD = "card.json"  # of a C program
 FILES = {  # the first one decides
     NAME: "model", "config.yaml": "run", "ticket.json": "ticket", "ancestor.json": "ancestor",
 }  # fmt: skip
@@ -35,3 +37,10 @@ def folder_kind(folder: Path) -> str:
         f"{folder} holds neither a model, a run nor a ticket; make a model with `rivals learn`, "
         "or a run with `rivals run`."
     )
+
+
+def is_c_program(folder: Path) -> bool:
+    """Whether a folder is an exported C program: it has a card, and is no model, run or ticket."""
+    if not lexists(folder / C_CARD):
+        return False
+    return not any(lexists(folder / name) for name in FILES)

@@ -91,7 +91,7 @@ class Model:
             raise RivalsError(
                 f"The model {self.path} knows no task yet; teach it with `rivals learn`."
             )
-        return model.method.predictor()
+        return model.predictor()
 
     # Learning and forgetting -------------------------------------------------------------------
 
@@ -208,8 +208,10 @@ class Model:
         self.check(task, reject)
         predictor = self.predictor()
         name = None if task is None else self.opened().task(task).name
-        raw = torch.from_numpy(np.ascontiguousarray(images)).to(self.opened().method.device)
-        found = predictor.predict(raw, name, reject)
+        pixels = torch.from_numpy(
+            np.require(images, requirements=["C", "W"])
+        )  # torch warns otherwise
+        found = predictor.predict(pixels.to(self.opened().method.device), name, reject)
         answers = []
         for image, member in enumerate(found.task.tolist()):
             classes = predictor.records[member].classes

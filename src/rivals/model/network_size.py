@@ -27,7 +27,14 @@ def check_network_size(
 ) -> tuple[int, ...]:
     """Refuse a network that would be larger than any device's; the weights of a ticket's layers."""
     body = NetworkPlan(settings, input_shape).body(SizeBuilder(settings.units))
-    body(Activations(torch.zeros(1, *input_shape), "", Wiring("")))
+    try:
+        body(Activations(torch.zeros(1, *input_shape), "", Wiring("")))
+    except RuntimeError as error:  # a layer is left with no pixels
+        size = " × ".join(map(str, input_shape))
+        raise RivalsError(
+            f"The network '{settings.architecture}' does not take pictures of {size}; use larger "
+            "ones."
+        ) from error
     return tuple(each.weights for each in body.modules() if isinstance(each, CountingLayer))
 
 

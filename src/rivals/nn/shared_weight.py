@@ -15,7 +15,7 @@ Claimed values are kept with 16 bits: half the bytes, and rounding by 2⁻¹¹ d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,40 @@ class Claim(nn.Module):
         self.register_buffer("values", None)
 
 
+class ClaimTable:
+    """Claims, and the rows and columns of all of them side by side."""
+
+    def __init__(self, claims: Iterable[Claim] = ()) -> None:
+        self.claims = list(claims)
+        self._rows = torch.stack([c.rows for c in self.claims]) if self.claims else None
+        self._columns = torch.stack([c.columns for c in self.claims]) if self.claims else None
+
+    def add(self, claim: Claim) -> None:
+        self.claims.append(claim)
+        self._rows = _below(self._rows, claim.rows)
+        self._columns = _below(self._columns, claim.columns)
+
+    def met(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Which claims have which of `rows` and of `columns`: (claims, n) bool each."""
+        mine, theirs = self._rows, self._columns
+        assert mine is not None
+        assert theirs is not None
+        return mine[:, rows % mine.shape[1]] == rows, theirs[
+            :, columns % theirs.shape[1]
+        ] == columns
+
+    def uses(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """How many claims have each edge of the slice: (rows, columns)."""
+        if not self.claims:
+            return torch.zeros(len(rows), len(columns), device=rows.device)
+        mine, theirs = self.met(rows, columns)
+        return mine.float().T @ theirs.float()
+
+
+def _below(table: Tensor | None, row: Tensor) -> Tensor:
+    return row.unsqueeze(0) if table is None else torch.cat([table, row.unsqueeze(0)])
+
+
 class SharedWeight(nn.Module, ABC):
     """Weights (rows, columns, taps) that tasks read, claim and give back."""
 
@@ -57,17 +91,17 @@ class SharedWeight(nn.Module, ABC):
     def attach(self, table: TaskTable, number: int) -> None:
         """Keep claims in `table`, under the number of the layer."""
         self.claims = table.column(f"claim{number}")
-        self._tables: tuple[Tensor, Tensor] | None = None  # rows and columns of all claims
-        self._claimed: list[Claim] | None = None
+        self._owners: ClaimTable | None = None
 
-    def claimed(self) -> list[Claim]:
-        """The claims of all tasks, looked up once between two changes."""
-        if self._claimed is None:
-            self._claimed = list(self.claims.values())
-        return self._claimed
+    def owners(self) -> ClaimTable:
+        """The claims that own edges, looked up once between two changes.
 
-    def changed(self) -> None:
-        self._tables = self._claimed = None
+        Whatever is used has one owner, so these tell what is free. Tasks that use nothing but an
+        ancestor own nothing, and there may be thousands of them.
+        """
+        if self._owners is None:
+            self._owners = ClaimTable(each for each in self.claims.values() if each.first.any())
+        return self._owners
 
     def untrained(self, rows: Tensor, columns: Tensor) -> Tensor:
         """What the edges rows × columns are before any task: (rows, columns, taps)."""
@@ -98,50 +132,39 @@ class SharedWeight(nn.Module, ABC):
     def numel(self) -> int:
         return self.rows * self.columns * self.taps
 
-    def met(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Which tasks use which of `rows` and of `columns`: (tasks, n) bool each."""
-        if self._tables is None:
-            claims = self.claimed()
-            self._tables = (
-                torch.stack([claim.rows for claim in claims]),
-                torch.stack([claim.columns for claim in claims]),
-            )
-        mine, theirs = self._tables
-        return mine[:, rows % mine.shape[1]] == rows, theirs[
-            :, columns % theirs.shape[1]
-        ] == columns
-
     def uses(self, rows: Tensor, columns: Tensor) -> Tensor:
         """How many tasks use each edge of the slice: (rows, columns)."""
-        if not self.claimed():
-            return torch.zeros(len(rows), len(columns), device=rows.device)
-        mine, theirs = self.met(rows, columns)
-        return mine.float().T @ theirs.float()
+        return ClaimTable(self.claims.values()).uses(rows, columns)
 
     def free(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Which edges of the slice no task uses: (rows, columns) bool."""
-        return self.uses(rows, columns) == 0
+        return self.owners().uses(rows, columns) == 0
 
     def free_share(self, columns: Tensor | None = None) -> Tensor:
         """For every row, the free share of its edges to `columns` (default all): (rows,)."""
-        if not self.claimed():
+        claims = self.owners().claims
+        if not claims:
             return torch.ones(self.rows)
-        device = self.claimed()[0].rows.device
+        device = claims[0].rows.device
         columns = torch.arange(self.columns, device=device) if columns is None else columns
-        few = max(1, AT_ONCE // max(len(columns), len(self.claimed())))
+        few = max(1, AT_ONCE // max(len(columns), len(claims)))
         rows = torch.arange(self.rows, device=device)
         parts = rows.split(few)  # type: ignore[no-untyped-call]
         return torch.cat([self.free(part, columns).float().mean(1) for part in parts])
 
     def room(self) -> float:
         """The share of all edges that no task uses."""
-        owned = sum(int(claim.first.sum()) for claim in self.claimed())  # each by one task
+        owned = sum(int(claim.first.sum()) for claim in self.owners().claims)  # each by one task
         return 1 - owned / (self.rows * self.columns)
 
     def claim(self, task: str, rows: Tensor, columns: Tensor, values: Tensor) -> None:
         """A task uses the slice from now on, and owns those of its edges that were free."""
-        self.claims[task] = Claim(rows, columns, self.free(rows, columns))
-        self.changed()
+        claim, again = Claim(rows, columns, self.free(rows, columns)), task in self.claims
+        self.claims[task] = claim
+        if again:
+            self._owners = None
+        elif self._owners is not None and bool(claim.first.any()):
+            self._owners.add(claim)
         self.put(task, values)
 
     def owned(self, task: str) -> Tensor:
@@ -162,7 +185,7 @@ class SharedWeight(nn.Module, ABC):
                     orphans &= ~cells
         self.forget(task, orphans)
         del self.claims[task]
-        self.changed()
+        self._owners = None
 
     def resize(self, rows: int, columns: int) -> None:
         """Grow to rows × columns; ids are only appended, so old edges keep their place and bits."""
@@ -232,12 +255,14 @@ class GeneratedWeight(SharedWeight):
         device = rows.device
         values = torch.empty(len(rows), len(columns), self.taps, device=device)
         missing = torch.ones(len(rows), len(columns), dtype=torch.bool, device=device)
-        claims = self.claimed()
-        if claims:
-            mine, theirs = self.met(rows, columns)
+        owners = self.owners()
+        if owners.claims:
+            mine, theirs = owners.met(rows, columns)
             for number in torch.nonzero(mine.any(1) & theirs.any(1)).flatten().tolist():
                 at = torch.nonzero(mine[number]).flatten(), torch.nonzero(theirs[number]).flatten()
-                _fill(claims[number], rows, columns, at, values, missing)
+                _fill(owners.claims[number], rows, columns, at, values, missing)
+                if not bool(missing.any()):  # an edge has one owner, so no other one can have more
+                    break
         bare = missing.any(1)
         if bool(bare.any()):
             untrained = self.untrained(rows[bare], columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 from torch import Tensor
 
 
@@ -17,6 +18,15 @@ def overlap(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
         return 0.0
     same = sum(int((a == b).sum()) for a, b in zip(one, other, strict=True))
     return 100 * same / sum(len(a) for a in one)
+
+
+def overlaps(winners: Sequence[Sequence[Tensor]]) -> list[list[float]]:
+    """The overlap of every two tasks, as a table."""
+    if not winners:
+        return []
+    table = torch.cat([torch.stack(layer) for layer in zip(*winners, strict=True)], 1)
+    same = [(table == row).sum(1) for row in table]  # (tasks,) each
+    return [[100 * each / table.shape[1] for each in row.tolist()] for row in same]
 
 
 def consecutive_overlap(winners: Sequence[Sequence[Tensor]]) -> float | None:

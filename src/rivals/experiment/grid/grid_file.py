@@ -31,6 +31,7 @@ from rivals.experiment.run_names import run_name
 from rivals.experiment.run_settings import RunSettings, parse_overrides, resolve
 from rivals.io.reading import read_yaml
 from rivals.learn.method import methods as known_methods
+from rivals.nn.network_plan import networks
 from rivals.streams.on_validation import MEASURED_ON
 
 DEFAULTS = {
@@ -69,9 +70,11 @@ class PlannedRun:
         """Complete settings, or one sentence that names the run."""
         try:
             changes = parse_overrides(list(self.changes))
-            return resolve(
+            settings = resolve(
                 self.benchmark, self.method, self.preset, self.seed, changes, device=self.device
             )
+            networks.check_allowed(settings.network.architecture)  # a worker builds it
+            return settings
         except RivalsError as error:
             raise RivalsError(f"{self.folder}: {error}") from error
 
