@@ -379,6 +379,22 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert 'href="../src' not in report
 
 
+def test_every_promise_names_tests_that_are_there() -> None:
+    """In docs/security.md each row of a table of promises names a test, or the same as above."""
+    text = named("security").read_text()
+    sources = {path.name: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    rows = re.findall(r"^\| (?!Promise)([A-Z`][^|]*) \| ([^|]*) \| [^|]*\|$", text, re.MULTILINE)
+    assert len(rows) > 35
+    for promise, tests in rows:
+        names = re.findall(r"`(test_\w+)(\.py)?`", tests)
+        assert names or tests in ("the same", "both"), promise
+        for name, is_file in names:
+            there = f"{name}.py" in sources if is_file else any(
+                f"def {name}(" in source for source in sources.values()
+            )  # fmt: skip
+            assert there, f"docs/security.md: {name} is not there"
+
+
 def test_every_question_of_the_paper_is_answered() -> None:
     letters = re.findall(r"^\| \*\*([A-Z]2?)\*\* ", named("paper").read_text(), re.MULTILINE)
     assert sorted(letters) == sorted([*"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "D2"])
