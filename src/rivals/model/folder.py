@@ -203,10 +203,13 @@ class ModelFolder:
         """All tickets, ready to answer. A small file can stand for a large ticket, which shares
         its weights with others, so their size is checked before they are cut."""
         if not self._tickets_fit:
-            layers = self.method.network.layers()
+            method, layers = self.method, self.method.network.layers()
             weights = sum(cell_count(layer) * layer.weight.taps for layer in layers)
+            # Tasks in closed form and direct ones are heads on features that are computed once.
+            heads = [method.in_closed_form(each.name) or method.network.is_direct(each.name)
+                     for each in self.tasks]  # fmt: skip
             tickets = f"Answering with the {len(self.tasks):,} tasks of the model"
-            self._check_free(len(self.tasks) * weights * TICKET_WEIGHT, tickets)
+            self._check_free((1 + heads.count(False)) * weights * TICKET_WEIGHT, tickets)
             self._tickets_fit = True
         return self.method.predictor()
 
