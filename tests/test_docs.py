@@ -357,9 +357,9 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_are_short(page: Path) -> None:
-    """About 120 lines at most; tables of six columns and ten rows at most, without the header."""
+    """At most 170 lines, usually 120; tables of at most six columns and ten rows."""
     text = page.read_text()
-    assert len(text.splitlines()) <= 145
+    assert len(text.splitlines()) <= 170
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         rows = table.splitlines()
         assert len(rows) - 2 <= 10, rows[0]

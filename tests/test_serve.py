@@ -342,7 +342,7 @@ def events(server: Served, last: str | None = None) -> Iterator[tuple[str, str, 
 
 def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> None:
     """Two trainings wait; server and training are killed; the next server sees both through."""
-    server = serve(tmp_path / "model")
+    server = serve(tmp_path / "model", "--ancestor", "none")
     collect(server, "shapes")
     collect(server, "more")
     assert server.ask("POST", "training", task="shapes", minutes=1).status_code == 202
@@ -364,7 +364,7 @@ def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> No
     server.kill()
     os.kill(process, signal.SIGKILL)
 
-    server = serve(tmp_path / "model")
+    server = serve(tmp_path / "model", "--ancestor", "none")
     assert server.trainings() == [("shapes", "running"), ("more", "cancelled")]
     after = [
         data["event"] for _, kind, data in _until_done(server, last=seen[-1]) if kind == "training"
@@ -376,7 +376,9 @@ def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> No
     assert [task["name"] for task in state["tasks"]] == ["shapes"]
     (task,) = state["tasks"]
     assert task["classes"] == ["circle", "cross"]
-    assert task["interval"] == list(wilson(round(task["accuracy"] * task["held"] / 100), 2))
+    assert task["interval"] == list(
+        wilson(round(task["accuracy"] * task["held"] / 100), task["held"])
+    )
     assert (task["held"], "sha256" in task) == (2, False)
 
     answer = server.ask("POST", "answer", shape("circle", 99), reject=0.05).json()

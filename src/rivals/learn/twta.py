@@ -509,7 +509,7 @@ class TWTA(Method):
     def stable_lr(self, task: Task) -> float:
         """The learning rate at which a linear layer on what direct heads read does not diverge.
 
-        No norm brings these features to one scale, so the rate follows from their length.
+        No norm brings these features to one scale, so the rate follows from their squares.
         """
         images = task.train.images
         some = task.preprocessing(images[:: -(-len(images) // VIEWED)].to(self.device))

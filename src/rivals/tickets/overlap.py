@@ -21,12 +21,17 @@ def overlap(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
 
 
 def overlaps(winners: Sequence[Sequence[Tensor]]) -> list[list[float]]:
-    """The overlap of every two tasks, as a table."""
-    if not winners:
-        return []
-    table = torch.cat([torch.stack(layer) for layer in zip(*winners, strict=True)], 1)
-    same = [(table == row).sum(1) for row in table]  # (tasks,) each
-    return [[100 * each / table.shape[1] for each in row.tolist()] for row in same]
+    """The overlap of every two tasks, as a table; direct tasks have nothing in common."""
+    found = [[0.0] * len(winners) for _ in winners]
+    there = [number for number, each in enumerate(winners) if each]
+    if there:
+        layers = zip(*(winners[number] for number in there), strict=True)
+        table = torch.cat([torch.stack(layer) for layer in layers], 1)
+        for number, row in zip(there, table, strict=True):
+            same = (table == row).sum(1).tolist()
+            for other, count in zip(there, same, strict=True):
+                found[number][other] = 100 * count / table.shape[1]
+    return found
 
 
 def consecutive_overlap(winners: Sequence[Sequence[Tensor]]) -> float | None:
