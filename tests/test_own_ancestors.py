@@ -26,7 +26,7 @@ from rivals.experiment.start import prepare
 from rivals.experiment.stored_run import StoredRun
 from rivals.io.files import digest
 from rivals.learn.twta import TWTA
-from rivals.model import ancestor_file, limits
+from rivals.model import ancestor_file, learning, limits
 from rivals.model.checking import check
 from rivals.model.folder import ModelFolder
 from rivals.model.manifest import NAME, checksum
@@ -233,6 +233,7 @@ def test_a_ticket_becomes_an_ancestor(learned: Path, tmp_path: Path) -> None:
     [
         ("conv-small", (3, 4, 5, 6)), ("conv-small", (3,)), ("lenet", (2, 3, 9)),
         ("mlp", (7,)), ("mlp", (4, 4, 4)), ("resnet-small", (3, 3, 6)), ("resnet-small", (2,)),
+        ("conv-residual", (2, 3, 4, 5)), ("conv-residual", (2, 3, 4, 3, 5, 6, 4, 6, 3, 7)),
     ],
 )  # fmt: skip
 def test_networks_are_recognised_by_their_tickets(name: str, widths: tuple[int, ...]) -> None:
@@ -277,6 +278,20 @@ def test_colours_and_grey(tmp_path: Path) -> None:
     assert torch.allclose(recoloured(weight, 3, 1), weight.view(4, 3, 5, 2).sum(1))
     with pytest.raises(rivals.RivalsError, match="'known' needs exactly 8 pixels a side"):
         rivals.Model(tmp_path / "x").learn((images, labels), "n", ancestor=made.folder, size=16)
+
+
+def test_tasks_that_are_named_by_their_pixels(
+    tmp_path: Path, learned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no network; the last task that has one is taken."""
+    shutil.copytree(learned / "model", tmp_path / "m")
+    model = rivals.Model(tmp_path / "m")
+    monkeypatch.setattr(learning, "standard_error", lambda *_: -1000.0)  # pixels are preferred
+    model.learn(patterns("hv", 20), "third")
+    assert model.opened().method.network.is_direct("third")
+    assert rivals.make_ancestor(tmp_path / "m", tmp_path / "known").card["task"] == "second"
+    with pytest.raises(rivals.RivalsError, match="named by its pixels alone"):
+        rivals.make_ancestor(tmp_path / "m", tmp_path / "known", "third")
 
 
 def test_sources_that_cannot_be_ancestors(
@@ -459,7 +474,7 @@ def test_wrong_cards(kind: str, known: Path, tmp_path: Path, refused: Refused) -
 
 TENSORS: dict[str, tuple[Callable[[dict[str, Tensor]], Any], str]] = {
     "not a number": (lambda t: t["layer0.weight"].view(-1)[0].fill_(float("nan")), "not finite"),
-    "infinite": (lambda t: t["within"][0, 0].fill_(float("inf")), "not finite"),
+    "infinite": (lambda t: t["within"][0].fill_(float("inf")), "not finite"),
     "missing": (lambda t: t.pop("layer1.norm.var"), "the shape that ancestor.json says: layer1"),
     "too many": (lambda t: t.update(more=torch.ones(1)), "the shape that ancestor.json says: more"),
     "norm": (lambda t: t.update({"layer1.norm.mean": torch.ones(3)}), "layer1.norm.mean"),
@@ -470,7 +485,12 @@ TENSORS: dict[str, tuple[Callable[[dict[str, Tensor]], Any], str]] = {
     ),
     "no within": (lambda t: t.pop("within"), "has no within"),
     "negative": (lambda t: t["layer2.norm.var"][0].fill_(-1), "a negative variance"),
-    "not symmetric": (lambda t: t["within"][0, 1].add_(1), "a covariance that is none"),
+    "not symmetric": (
+        lambda t: t.update(within=torch.eye(64) + torch.eye(64, 64).roll(1, 0)),
+        "a covariance that is none",
+    ),
+    "huge within": (lambda t: t.update(within=torch.eye(1500)), "of an impossible shape"),
+    "odd within": (lambda t: t.update(within=t["within"][1:]), "of an impossible shape"),
     "not positive": (lambda t: t["within"].neg_(), "a covariance that is none"),
     "zero": (lambda t: t["within"].zero_(), "a covariance that is none"),
     "type": (lambda t: t.update({"layer0.weight": t["layer0.weight"].long()}), "of the type I64"),

@@ -52,15 +52,7 @@ class Ancestor:
     @property
     def within(self) -> Tensor:
         """(d, d): the covariance of its features around the means of classes."""
-        half = self.tensors["within"].float()  # of a symmetric matrix
-        if half.dim() == 2:
-            return half
-        width = (math.isqrt(8 * len(half) + 1) - 1) // 2
-        whole = torch.empty(width, width)
-        rows, columns = torch.triu_indices(width, width)
-        whole[rows, columns] = half
-        whole[columns, rows] = half
-        return whole
+        return whole_covariance(self.tensors["within"])
 
     @property
     def channels(self) -> int:
@@ -117,6 +109,24 @@ class Ancestor:
             names = NormState.NAMES
             norms.append({name: self.tensors[f"layer{number}.norm.{name}"] for name in names})
         network.adopt(weights, norms, self.within)
+
+
+def whole_covariance(stored: Tensor) -> Tensor:
+    """(d, d), of which one half may be stored: the rows of the upper triangle, one by one."""
+    half = stored.float()
+    if half.dim() == 2:
+        return half
+    width = width_of(len(half))
+    whole = torch.empty(width, width)
+    rows, columns = torch.triu_indices(width, width)
+    whole[rows, columns] = half
+    whole[columns, rows] = half
+    return whole
+
+
+def width_of(numbers: int) -> int:
+    """The width of a symmetric matrix, one half of which has so many numbers."""
+    return (math.isqrt(8 * numbers + 1) - 1) // 2
 
 
 def ticket_shape(layer: TWTALayer) -> tuple[int, int, int]:

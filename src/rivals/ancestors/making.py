@@ -49,7 +49,6 @@ from rivals.tickets.ticket import Ticket
 AT_ONCE = 64  # pictures
 SAME = 0.02  # features of the ancestor and of its ticket may differ so much, relatively
 SHRINK = 0.1  # towards the same variance in all directions: new classes differ in narrow ones, too
-RECOGNISED = tuple(name for name in limits.NETWORKS if name != "conv-residual")  # by a ticket alone
 EXACT = torch.float16  # the type in which a model keeps weights
 Features = Callable[[Tensor], Tensor]
 Found = tuple[NetworkSettings, RivalNetwork, BodyWeights]
@@ -73,7 +72,7 @@ class AncestorSource:
 
     ticket: Ticket
     facts: dict[str, Any]  # of the card
-    networks: tuple[str, ...] = RECOGNISED  # that the ticket may be cut from
+    networks: tuple[str, ...] = tuple(limits.NETWORKS)  # that the ticket may be cut from
     method: TWTA | None = None  # that learned it; its network still has the norms
     covariance: Tensor | None = None  # of the features around class means
     run: StoredRun | None = None  # whose pictures may be looked at
@@ -122,7 +121,7 @@ def make_ancestor(
     tensors = {
         **{key: _kept(key, tensor) for key, tensor in body.tensors().items()},
         **{key: row.expand(shape[0]) for key, row in zip(PREPARED, rows, strict=True)},
-        "within": within.float(),
+        "within": within.float()[tuple(torch.triu_indices(*within.shape))],  # it is symmetric
     }
     data = safetensors.torch.save({key: t.contiguous() for key, t in tensors.items()})
     words = ["rivals", "ancestor", "make", Path(source).resolve().name]
@@ -179,7 +178,17 @@ def find_origin(source: Path, task: str | None) -> AncestorSource:
 
 def of_model(source: Path, task: str | None) -> AncestorSource:
     model = ModelFolder.open(source)
-    facts = model.tasks[-1] if task is None and model.tasks else model.task(task or "")
+    if model.method.network.stem is not None:
+        raise RivalsError(
+            f"The model {source} reads features of a network that is not its own, so its tasks "
+            "cannot be ancestors; start new models from that network as well."
+        )
+    facts = model.task(_of_network(model) if task is None else task)
+    if model.method.network.is_direct(facts.name):
+        raise RivalsError(
+            f"The task '{facts.name}' of {source} is named by its pixels alone, so it has no "
+            "network that could be an ancestor; choose another with --task."
+        )
     before = [each.name for each in model.tasks[: model.tasks.index(facts)]]
     card: dict[str, Any] = {
         "trained_on": f"{facts.images:,} pictures of the task '{facts.name}' ("
@@ -198,6 +207,13 @@ def of_model(source: Path, task: str | None) -> AncestorSource:
         model.ticket(facts.name), card, (model.description.network,), model.method, kept,
         notes=["the widest directions, as the model keeps them of the task"],
     )  # fmt: skip
+
+
+def _of_network(model: ModelFolder) -> str:
+    """The last task that has a network, or the last one; of an empty model none."""
+    names = [task.name for task in model.tasks]
+    own = [name for name in names if not model.method.network.is_direct(name)]
+    return next(reversed([*names[-1:], *own]), "")
 
 
 def of_run(source: Path, task: str | None) -> AncestorSource:

@@ -2,14 +2,15 @@
 
 A network of rivals still has the norms of a task. A ticket has them folded into its weights: then
 the weights are as folded, and the norm changes nothing but adds the bias. Which network a ticket
-was cut from is found out by cutting others: with a prime number for each width, the layers of a cut
-show which width they have.
+was cut from, and of which widths, is guessed from its layers; a guess is right if a network built
+so has the same cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -26,8 +27,8 @@ from rivals.nn.task_norm import EPSILON, NormState
 from rivals.seeds import Seed
 from rivals.tickets.graph_words import describe
 
-PRIMES = (11, 13, 17, 19, 23, 29, 31, 37)  # as many as a network has widths, at most
 Shape = tuple[int, int, int]
+Size = tuple[int, ...]  # of a weight
 
 
 @dataclass(frozen=True)
@@ -80,37 +81,38 @@ def only_shift(shift: Tensor) -> dict[str, Tensor]:
 
 def recognise(ticket: fx.GraphModule, shape: Shape, names: Iterable[str]) -> NetworkSettings | None:
     """The network, of those with these `names`, that has the layers of a ticket; its widths."""
-    nodes = describe(ticket)[:-1]  # the head aside
-    rows = [len(each.weight) for _, each in layers_of(ticket)][:-1]
+    nodes, sizes = describe(ticket)[:-1], _sizes(ticket)[:-1]  # the head aside
     for name in names:
-        for count in range(1, len(PRIMES) + 1):
-            found = _widths(name, PRIMES[:count], shape, nodes, rows)
-            if found is not None:
-                settings = NetworkSettings(architecture=name, widths=found, units=1)
+        for widths in dict.fromkeys(guesses(nodes, sizes)):
+            settings = NetworkSettings(architecture=name, widths=widths, units=1)
+            try:
                 _, plain = cut_body(settings, shape)
-                pairs = zip(layers_of(plain), layers_of(ticket), strict=False)
-                if all(one.weight.shape == other.weight.shape for (_, one), (_, other) in pairs):
-                    return settings
+            except (RivalsError, RuntimeError):  # it takes other widths, or larger pictures
+                continue
+            if describe(plain) == nodes and _sizes(plain) == sizes:
+                return settings
     return None
 
 
-def _widths(
-    name: str, primes: Sequence[int], shape: Shape, nodes: list[dict[str, object]], rows: list[int]
-) -> tuple[int, ...] | None:
-    """The widths with which a network has layers of so many `rows`; None: it has other layers."""
-    try:
-        _, plain = cut_body(NetworkSettings(architecture=name, widths=primes, units=1), shape)
-    except (RivalsError, RuntimeError):  # another number of widths; larger pictures
-        return None
-    if describe(plain) != nodes:
-        return None
-    widths: dict[int, int] = {}
-    for (_, layer), count in zip(layers_of(plain), rows, strict=True):
-        prime = next((each for each in primes if len(layer.weight) % each == 0), 0)
-        if not prime or count * prime % len(layer.weight):
-            return None
-        widths.setdefault(prime, count * prime // len(layer.weight))
-    return tuple(widths[prime] for prime in primes) if len(widths) == len(primes) else None
+def guesses(nodes: list[dict[str, Any]], sizes: list[Size]) -> Iterator[tuple[int, ...]]:
+    """Widths that a network with these nodes, and layers of these sizes, may have."""
+    rows = [size[0] for size in sizes]
+    yield tuple(rows)  # layer after layer
+    shortcuts = (size[0] for size in sizes if len(size) == 4 and size[2] == 1)
+    yield *rows[:1], *shortcuts  # a stem, then a stage of residual blocks for each
+    # A stem; of each block the width of its stage, which may begin with a layer, and its own.
+    found, since, left = rows[:1], list[int](), iter(rows)
+    for node in nodes:
+        if node["op"] in ("conv2d", "linear"):
+            since.append(next(left))
+        elif node["op"] == "add" and len(since) > 1:
+            found += [since[-1], since[-2]]
+            since = []
+    yield *found, *since
+
+
+def _sizes(plain: fx.GraphModule) -> list[Size]:
+    return [tuple(each.weight.shape) for _, each in layers_of(plain)]
 
 
 def cut_body(settings: NetworkSettings, shape: Shape) -> tuple[DenseNetwork, fx.GraphModule]:

@@ -11,6 +11,7 @@ its tasks, so it needs the folder no longer.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,14 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from rivals.ancestors import NO_ANCESTOR, SHIPPED
-from rivals.ancestors.ancestor import LARGEST, PREPARED, Ancestor, shipped
+from rivals.ancestors.ancestor import (
+    LARGEST,
+    PREPARED,
+    Ancestor,
+    shipped,
+    whole_covariance,
+    width_of,
+)
 from rivals.edge.card import check_preprocessing
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import digest
@@ -46,7 +54,8 @@ FILE, CARD = "ancestor.safetensors", "ancestor.json"
 FORMAT = 1
 CARD_BYTES = 2**20
 TYPES = {"F16", "F32"}  # of weights, norms and covariance
-Width = Annotated[int, Field(ge=1, le=limits.WIDTH // defaults.RIVALS)]  # of a ticket
+MOST_FEATURES = limits.WIDTH // defaults.RIVALS  # the width of a ticket
+Width = Annotated[int, Field(ge=1, le=MOST_FEATURES)]
 
 
 def find(name: str) -> Ancestor:
@@ -194,6 +203,8 @@ def load(data: bytes) -> dict[str, Tensor]:
                 raise ValueError(f"does not have a number for each channel in {name}")
         elif kind not in TYPES:
             raise ValueError(f"has numbers of the type {printable(kind, 20)}")
+        elif name == "within" and not is_symmetric(shape):
+            raise ValueError("has a covariance of an impossible shape")
     tensors = task_file.tensors_of(data)
     missing = [name for name in (*PREPARED, "within") if name not in tensors]
     if missing:
@@ -206,12 +217,16 @@ def load(data: bytes) -> dict[str, Tensor]:
     return tensors
 
 
+def is_symmetric(shape: tuple[int, ...]) -> bool:
+    """Whether a matrix, or one half of it, can be the covariance of a network's features."""
+    width = shape[0] if len(shape) == 2 else width_of(math.prod(shape))
+    whole, half = (width, width), (width * (width + 1) // 2,)
+    return shape in (whole, half) and 1 <= width <= MOST_FEATURES
+
+
 def is_covariance(within: Tensor) -> bool:
     """Whether a matrix can stand for the covariance of features: the discriminant solves by it."""
-    if within.dim() != 2 or within.shape[0] != within.shape[1] or not torch.equal(within, within.T):
-        return False
-    found = within.double()
-    ridge = RIDGE * found.diagonal().mean()
-    eye = torch.eye(len(found), dtype=found.dtype)
-    factors: Any = torch.linalg.cholesky_ex(found + ridge * eye)
-    return int(factors.info) == 0
+    found = whole_covariance(within).double()
+    ridge = RIDGE * found.diagonal().mean() * torch.eye(len(found), dtype=found.dtype)
+    factors: Any = torch.linalg.cholesky_ex(found + ridge)
+    return torch.equal(found, found.T) and int(factors.info) == 0
