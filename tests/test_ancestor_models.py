@@ -18,6 +18,7 @@ from rivals.cli.main import main
 from rivals.model import defaults
 from rivals.model.folder import ModelFolder, check_statistics
 from rivals.model.manifest import NAME
+from rivals.nn import shared_weight
 
 Pictures = tuple[NDArray[np.uint8], list[str]]
 
@@ -292,3 +293,40 @@ def test_logistic_regression_on_pixels_is_kept_where_it_is_better(tmp_path: Path
     assert model.ticket("patterns").network(torch.zeros(1, 3, 48, 48)).shape == (1, 2)
     again = rivals.Model(tmp_path / "m").test((images[80:], labels[80:])).accuracy
     assert again == model.test((images[80:], labels[80:])).accuracy
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of three tasks with units of their own. Only to be read."""
+    model = rivals.Model(tmp_path_factory.mktemp("trained") / "m")
+    for number in range(3):
+        options = {} if number else {"ancestor": "tiny", "size": 16}
+        model.learn(pictures(20, number), f"t{number}", new=0.3, epochs=1, **options)
+    return model.path
+
+
+def test_many_small_tasks_take_no_square_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every ticket once looked at the claims of all tasks: 18 MB of folder took minutes."""
+    fill, calls = shared_weight._fill, []
+    monkeypatch.setattr(shared_weight, "_fill", lambda *a: (calls.append(1), fill(*a)))
+    counts = []
+    for number in range(4):
+        rivals.Model(tmp_path / "m").learn(
+            pictures(10, number), f"t{number}", new=0, ancestor=None if number else "tiny"
+        )
+        calls.clear()
+        rivals.Model(tmp_path / "m").predict(pictures(1)[0][0])
+        counts.append(len(calls))
+    assert counts[3] - counts[2] <= counts[2] - counts[1] <= counts[1]
+
+
+def test_tickets_that_do_not_fit_into_memory(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file stands for a ticket of megabytes; in closed form there is no such ticket."""
+    size = sum(file.stat().st_size for file in (trained / "tasks").iterdir())
+    monkeypatch.setattr("rivals.model.folder.available_memory", lambda: size + 100_000)
+    with pytest.raises(rivals.RivalsError, match=r"with the 3 tasks of .* bytes of memory, but"):
+        rivals.Model(trained).predict(pictures(1)[0][0])
