@@ -17,6 +17,15 @@ from rivals.tickets.parallel import AnyTicket, ParallelTickets, TicketOutput
 from rivals.tickets.ticket import check_finite
 
 
+PLAIN = 2.0  # standard deviation of the pixels of a picture that shows nothing, of 255
+
+
+def shows_nothing(images: Tensor) -> Tensor:
+    """Which raw images (n, channels, height, width) are of one colour: (n,)."""
+    deviation = images.flatten(2).float().std(2).amax(1)
+    return deviation < PLAIN
+
+
 class Predictor:
     """Tickets, the records of their tasks, and the rule that names a task.
 
@@ -74,7 +83,9 @@ class Predictor:
             best = torch.softmax(outputs[0].scores, 1).max(1)
             labels, confidence = best.indices, best.values
             which = torch.full_like(labels, member)
-        rejected = None if reject is None else self._rejected(outputs, which, member, reject)
+        rejected = None
+        if reject is not None:
+            rejected = self._rejected(outputs, which, member, reject) | shows_nothing(images)
         return Prediction(self.tasks, which, labels, confidence, rejected, outputs, member)
 
     def _rejected(
