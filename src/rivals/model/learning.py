@@ -329,7 +329,10 @@ class LearningSession:
         method.learn_direct(task, *head)
         self.model.familiarity[task.name] = self.statistics(task)
         others = {**found.baselines, found.kept: found.accuracy}
-        self.advice = replace(found, accuracy=accuracy, kept=advice.PIXELS, baselines=others)
+        self.advice = replace(  # what is known of mistakes is that of the other learner
+            found, accuracy=accuracy, kept=advice.PIXELS, baselines=others, confused=None,
+            more_pictures=None,
+        )  # fmt: skip
         facts, count = self.facts(task, PLANNED, None), len(labels)
         return replace(facts, accuracy=accuracy, held=found.tested, images=count)
 

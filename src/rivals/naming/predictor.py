@@ -16,7 +16,6 @@ from rivals.naming.task_record import Prediction, TaskRecord
 from rivals.tickets.parallel import AnyTicket, ParallelTickets, TicketOutput
 from rivals.tickets.ticket import check_finite
 
-
 PLAIN = 2.0  # standard deviation of the pixels of a picture that shows nothing, of 255
 
 
