@@ -165,3 +165,136 @@ def compare(method, plain):
     if method.competing:
         for rivals, log_posterior in zip(network.rivals(), plain.posteriors, strict=True):
             close(rivals.posteriors[task], log_posterior)
+
+
+class PlainSiblings:
+    """The competition of siblings by hand: every unit of LeNet is computed, losers times zero.
+
+    Each layer has one parameter of the shape of the ticket. All rivals take their weights from it,
+    but for edges that the first task owns.
+    """
+
+    def __init__(self, method):
+        self.method, self.task = method, method.current
+        layers = method.network.layers()
+        self.padding = [layer.padding if isinstance(layer, TWTAConv2d) else 0 for layer in layers]
+        self.weights = [leaf(layer.training_copy.values) for layer in layers]
+        self.full, self.free = [], []
+        for layer in layers:
+            every = torch.arange(layer.weight.rows), torch.arange(layer.weight.columns)
+            self.full.append(layer.weight.read(*every))
+            self.free.append(layer.weight.free(*every).unsqueeze(2))
+        states = [layer.norm.state(self.task) for layer in layers]
+        self.norms = [(leaf(state.scale), leaf(state.shift)) for state in states]
+        head = method.network.heads[self.task]
+        self.head = leaf(head.weight), leaf(head.bias)
+        rivals = method.network.rivals()
+        self.posteriors = [leaf(each.posteriors[self.task]) for each in rivals]
+        own = [*self.weights, *(p for pair in self.norms for p in pair), *self.head]
+        s = method.settings
+        self.sgd = torch.optim.SGD(own, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+        self.adam = torch.optim.Adam(self.posteriors, lr=s.competition.lr)
+        self.won = None
+
+    def gates(self, generator, temperature):
+        for log_posterior in self.posteriors:
+            noise = gumbel(tuple(log_posterior.shape), generator)
+            sample = relaxed_sample(log_posterior, noise, temperature)
+            hard = F.one_hot(sample.argmax(1), sample.shape[1])
+            yield hard.T.flatten(), (hard * sample).T.flatten()
+
+    def scores(self, values, gates):
+        for number, shared in enumerate(self.weights):
+            height, width, _ = self.full[number].shape
+            rows, columns = torch.arange(height), torch.arange(width)
+            spread = shared[rows % shared.shape[0]][:, columns % shared.shape[1]]
+            weight = torch.where(self.free[number], spread, self.full[number])
+            if number < 2:
+                side = int(weight.shape[2] ** 0.5)
+                kernel = weight.view(*weight.shape[:2], side, side)
+                values = F.conv2d(values, kernel, padding=self.padding[number])
+            else:
+                values = F.linear(values.flatten(1), weight.flatten(1))
+            norm = [each[rows % len(each)] for each in self.norms[number]]
+            values = F.batch_norm(values, None, None, *norm, training=True)
+            forward, backward = (g.view(1, -1, *(1,) * (values.dim() - 2)) for g in gates[number])
+            values = F.relu(values * backward + (values * (forward - backward)).detach())
+            if number < 2:
+                values = F.max_pool2d(values, 2)
+        head = self.head[0].flatten(1)
+        return F.linear(
+            values, head[:, torch.arange(values.shape[1]) % head.shape[1]], self.head[1]
+        )
+
+    def step(self, batch, lr):
+        if self.method.competing:
+            seed = self.method.seed.child("draw", self.task, self.method.position.step)
+            gates = list(self.gates(seed.torch(), self.method.temperature()))
+        else:
+            if self.won is None:
+                self.settle()
+            gates = self.won
+        loss = F.cross_entropy(self.scores(batch.images, gates), batch.labels)
+        loss.backward()
+        self.sgd.param_groups[0]["lr"] = lr
+        self.sgd.step()
+        if self.method.competing:
+            self.adam.step()
+        for optimiser in (self.sgd, self.adam):
+            optimiser.zero_grad(set_to_none=False)
+        return loss.item()
+
+    def settle(self):
+        """The winners stay; what they share with the losers is theirs from now on."""
+        hard = [F.one_hot(p.detach().argmax(1), p.shape[1]) for p in self.posteriors]
+        self.won = [(each.float().T.flatten(),) * 2 for each in hard]
+
+
+def test_siblings_are_plain_autograd_on_shared_values():
+    settings = {
+        "epochs": 3, "share": 0.5, "lr": 0.02, "momentum": 0.9, "weight_decay": 0.01,
+        "growth.enabled": False, "gating": "siblings", "contenders": 0, "init_std": 0.5,
+        "prefer_free": 0.0,
+    }  # fmt: skip
+    method = make(network=NETWORK, **settings)
+    one, two = (shortened(lesson.task, 200) for lesson in lessons(2))
+    method.start(one)
+    steps_of(method, one)
+    method.finish(one)
+    method.start(two)
+    plain, phases = PlainSiblings(method), set()
+    assert all(not bool(free.all()) for free in plain.free), "some edges belong to the first task"
+    before = [p.detach().clone() for p in plain.posteriors]
+    for number in range(method.settings.epochs):
+        seed = method.seed.child("epoch", two.name, number)
+        for batch in epoch([two], method.settings.batching, seed):
+            method.before_step(batch)
+            phases.add(method.competing)
+            lr = method.settings.lr * (1 - method.position.step / method.position.steps)
+            theirs = plain.step(batch, lr)
+            assert method.step(batch).loss == pytest.approx(theirs, rel=1e-4, abs=1e-5)
+            method.position.step += 1
+            compare_siblings(method, plain)
+    assert phases == {True, False}
+    assert any(not torch.equal(a, b) for a, b in zip(before, plain.posteriors, strict=True))
+    rivals = method.network.rivals()
+    for each, log_posterior in zip(rivals, plain.posteriors, strict=True):
+        assert torch.equal(each.winners[two.name], log_posterior.argmax(1))
+
+
+def compare_siblings(method, plain):
+    for number, layer in enumerate(method.network.layers()):
+        values, shared = layer.training_copy.values, plain.weights[number]
+        if method.competing:
+            close(values, shared)
+        else:  # owned edges have their owner's values in the ticket, and go their own way by hand
+            free = layer.training_copy.free
+            mask = torch.ones(values.shape[:2], dtype=torch.bool) if free is None else free
+            close(values[mask], shared[mask])
+        state, (scale, shift) = layer.norm.state(plain.task), plain.norms[number]
+        close(state.scale, scale)
+        close(state.shift, shift)
+    close(method.network.heads[plain.task].weight, plain.head[0])
+    if method.competing:
+        for rivals, log_posterior in zip(method.network.rivals(), plain.posteriors, strict=True):
+            close(rivals.posteriors[plain.task], log_posterior)

@@ -34,6 +34,7 @@ SMALL = {
     "units": 2,
 }
 COMPETE = {"share": 0.4}
+SIBLINGS = {"gating": "siblings", "contenders": 0, **COMPETE}
 VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     **{name: ("digits", name, FROZEN.get(name, {})) for name in methods},
     "twta half": ("digits", "twta", {"share": 0.5, "seed": 3}),
@@ -43,6 +44,17 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "relaxed": ("digits", "twta", {"gating": "relaxed", **COMPETE}),
     "per example": ("digits", "twta", {"gating": "relaxed", "per_example": True, **COMPETE}),
     "gated": ("digits", "twta", {"gating": "gated", **COMPETE}),
+    "siblings": ("digits", "twta", SIBLINGS),
+    "siblings to the end": ("digits", "twta", {**SIBLINGS, "share": 1.0}),
+    "siblings, unprotected": ("digits", "twta", {"protect": "none", **SIBLINGS}),
+    "siblings, convolutions": (
+        "digits", "twta",
+        {"architecture": "conv-small", "widths": "8-8-8", "batch_size": 320, **SIBLINGS},
+    ),
+    "siblings, residual": (
+        "digits", "twta",
+        {"architecture": "resnet-small", "widths": "4-4", "batch_size": 640, **SIBLINGS},
+    ),
     "posterior by sgd": ("digits", "twta", {"competition.optimizer": "sgd", **COMPETE}),
     "all seen classes": ("digits", "twta", {"loss_over": "seen", **COMPETE}),
     "gradient of winners": ("digits", "twta", {"keep_gradients": "winner", **COMPETE}),

@@ -272,7 +272,10 @@ def test_the_paper_preset_runs():
     ("changes", "words"),
     [
         ({"share": 1.5}, "competition.share is 1.5, but must be at most 1"),
-        ({"gating": "loud"}, "competition.gating is 'loud'; use relaxed, gated or sparse"),
+        (
+            {"gating": "loud"},
+            "competition.gating is 'loud'; use siblings, relaxed, gated or sparse",
+        ),
         ({"active": 1, "active_end": 2}, "competition.active goes from 1 to 2"),
         ({"temperature": 0.0}, "competition.temperature is 0.0, but must be more than 0"),
         ({"init_std": -1.0}, "competition.init_std is -1.0, but must be at least 0"),

@@ -44,9 +44,10 @@ from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import active_count, anneal
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.rival_network import ANCESTOR
-from rivals.nn.selection import Draw, Masked, Settled
+from rivals.nn.selection import Draw, Masked, Settled, Siblings
 from rivals.nn.shared_weight import StoredWeight
-from rivals.nn.training_copy import ActiveSlice, TrainingCopy
+from rivals.nn.training_copy import ActiveSlice, SiblingCopy, TrainingCopy
+from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams.batching import epoch
@@ -74,10 +75,11 @@ class CompetitionSettings(Settings):
     contenders: int = Field(
         2, ge=0, description="units of a block that compete, those with the largest log π; 0: all"
     )
-    gating: Literal["relaxed", "gated", "sparse"] = Field(
+    gating: Literal["siblings", "relaxed", "gated", "sparse"] = Field(
         "sparse",
-        description="relaxed: all units, scaled by the sample; gated: only the winner passes "
-        "forward; sparse: only the best units of a sample are computed",
+        description="siblings: the free edges of all rivals share one set of values; relaxed: all "
+        "units, scaled by the sample; gated: only the winner passes forward; sparse: only the best "
+        "units of a sample are computed",
     )
     active: int = Field(1, ge=1, description="units of a block computed at first (sparse)")
     active_end: int = Field(1, ge=1, description="units computed when the competition ends")
@@ -92,7 +94,10 @@ class CompetitionSettings(Settings):
         4.0, ge=0, allow_inf_nan=False, description="standard deviation of initial log π; 0: Glorot"
     )
     optimizer: Literal["adam", "sgd"] = Field("adam", description="for log π")
-    lr: float = Field(0.1, gt=0, allow_inf_nan=False, description="Adam's learning rate for log π")
+    lr: float = Field(
+        0.1, ge=0, allow_inf_nan=False,
+        description="Adam's learning rate for log π; 0: draws, but learns no posterior",
+    )  # fmt: skip
     prefer_free: float = Field(
         20.0, ge=0, allow_inf_nan=False, description="added to log π of units with free edges only"
     )
@@ -162,9 +167,12 @@ class TWTA(Method):
         self.facts: MutableMapping[str, dict[str, Any]] = self.tasks.column("facts")
         self.current = ""  # the task that is being learned
         self.competing = False
-        self.selection: Draw | Settled | None = None
+        self.selection: Draw | Siblings | Settled | None = None
+        self.shared: dict[TWTALayer, ActiveSlice] = {}  # what siblings share while they compete
         self.optimisers: list[torch.optim.Optimizer] = []
         self.density = [0.0, 0.0]  # sum and number of measurements
+        self.entropies: list[float] = []  # of the posteriors, when they start and when they settle
+        self.favourites: list[Tensor] = []  # ids of the units with the largest log π at the start
         self.former: fx.GraphModule | None = None  # the ticket before it is refined
         self.dropped = False  # then edges may have moved between tasks
         self.first_head: tuple[Tensor, Tensor] | None = None  # of the next task; None: random
@@ -178,10 +186,13 @@ class TWTA(Method):
         one_draw = self.compete_steps() == 0  # the posteriors decide as they start
         chosen = [favourites(each, 1 if one_draw else s.contenders) for each in posteriors]
         posteriors = [p.gather(1, c) for p, c in zip(posteriors, chosen, strict=True)]
-        self.network.open(task.name, len(task.classes), posteriors, ancestor, chosen)
+        siblings = s.gating == "siblings" and not one_draw
+        self.network.open(task.name, len(task.classes), posteriors, ancestor, chosen, siblings)
         if self.first_head is not None:
             self.set_head(task.name, *self.first_head)
         self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
+        self.favourites = [rivals.favourite_ids(task.name) for rivals in self.network.rivals()]
+        self.entropies = [] if one_draw else [self.entropy()]
         self.prepare_competition()
         if one_draw:
             self.settle()
@@ -289,12 +300,30 @@ class TWTA(Method):
         s = self.settings.competition
         return active_count(s.active, s.active_end, self.compete_progress())
 
+    @torch.no_grad()
+    def entropy(self) -> float:
+        """Of the posteriors, mean over all blocks, in nats."""
+        parts = []
+        for rivals in self.network.rivals():
+            log_posterior = torch.log_softmax(rivals.posteriors[self.current], 1)
+            parts.append(-(log_posterior.exp() * log_posterior).sum(1))
+        return float(torch.cat(parts).mean())
+
     def prepare_competition(self) -> None:
         s = self.settings
         posteriors = [rivals.posteriors[self.current] for rivals in self.network.rivals()]
-        own = torch.optim.SGD(
-            self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay, fused=True
-        )
+        if s.competition.gating == "siblings" and self.compete_steps():
+            for layer in self.network.layers():
+                copy = layer.training_copy
+                assert isinstance(copy, SiblingCopy)
+                copy.values = layer.arrange(copy.values)
+                self.shared[layer] = ActiveSlice.shared(copy)
+            leaves = [part.leaf for part in self.shared.values()]
+            own = self.momentum_sgd([*leaves, *self.own_parameters()])
+        else:
+            own = torch.optim.SGD(
+                self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay, fused=True
+            )
         log_posteriors: torch.optim.Optimizer
         if s.competition.optimizer == "adam":
             log_posteriors = torch.optim.Adam(posteriors, lr=s.competition.lr, fused=True)
@@ -315,14 +344,14 @@ class TWTA(Method):
     def train_logits(self, batch: Batch) -> Tensor:
         s = self.settings.competition
         if self.competing:
-            self.selection = Draw(
-                batch.task,
-                s.gating,
-                self.temperature(),
-                self.seed.child("draw", batch.task, self.position.step).torch(),
-                self.active(),
-                len(batch.labels) if s.per_example else None,
-            )
+            generator = self.seed.child("draw", batch.task, self.position.step).torch()
+            if self.shared:
+                self.selection = Siblings(batch.task, self.temperature(), generator, self.shared)
+            else:
+                self.selection = Draw(
+                    batch.task, s.gating, self.temperature(), generator, self.active(),
+                    len(batch.labels) if s.per_example else None,
+                )  # fmt: skip
         heads = list(self.known) if self.settings.loss_over == "seen" else None
         scores: Tensor = self.network.learning(True)(
             batch.images, batch.task, self.selection, heads
@@ -380,34 +409,40 @@ class TWTA(Method):
         return moving / self.network.weight_count()
 
     def update(self) -> None:
-        """SGD. While units compete, slices move without momentum and are written back at once."""
+        """SGD; units that compete with values of their own move without momentum."""
         lr = self.settings.lr * (1 - self.position.step / self.position.steps)
         for optimiser in self.optimisers:
             if not isinstance(optimiser, torch.optim.Adam):
                 optimiser.param_groups[0]["lr"] = lr
             optimiser.step()
             optimiser.zero_grad()
+        apart = self.competing and not self.shared  # every unit has values of its own
         for part in self.slices():
-            if self.competing:
+            if apart:
                 part.descend(lr, self.settings.weight_decay)
             part.guard()
-            if self.competing:
+            if apart:
                 part.write_back()
 
     # Settling ----------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Choose winners (Eq. 3), let the losers go; the ticket then trains as a small network."""
+        if self.entropies:
+            self.entropies.append(self.entropy())
         if self.settings.protect == "none":  # what losers learned stays with them
             self.network.write_copies()
         self.network.settle(self.current)
         for layer in self.network.layers():
             layer.norm.state(self.current).forget_statistics()
         self.competing = False
+        buffers = optimiser_tensors(self.optimisers[0], "own") if self.shared else {}
+        self.shared = {}
         self.prepare_settled()
+        load_optimiser(self.optimisers[0], buffers, "own")  # of siblings, momentum goes on
 
     def prepare_settled(self) -> None:
-        s, task = self.settings, self.current
+        task = self.current
         self.selection = Settled(task)
         for layer in self.network.layers_of(task):
             layer.training_copy.values = layer.arrange(layer.training_copy.values)
@@ -415,12 +450,13 @@ class TWTA(Method):
             rows, columns = (torch.arange(n, device=device) for n in shape[:2])
             self.selection.weight(layer, rows, columns)
         leaves = [part.leaf for part in self.slices()]
-        parameters = [*leaves, *self.own_parameters()]
-        self.optimisers = [
-            torch.optim.SGD(
-                parameters, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay, fused=True
-            )
-        ]
+        self.optimisers = [self.momentum_sgd([*leaves, *self.own_parameters()])]
+
+    def momentum_sgd(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
+        s = self.settings
+        return torch.optim.SGD(
+            parameters, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay, fused=True
+        )
 
     @property
     def settled(self) -> bool:
@@ -440,6 +476,7 @@ class TWTA(Method):
         else:
             self.network.write_copies()
         self.facts[task.name] = {
+            **self.competition_facts(),
             "gradient_density": self.density[0] / max(1.0, self.density[1]),
             "trainable": {f"layer{i}": share for i, share in enumerate(trainable)},
             "free": self.network.room(),
@@ -447,6 +484,15 @@ class TWTA(Method):
         }
         self.network.freeze(task.name)
         self.selection, self.optimisers, self.current = None, [], ""
+        self.entropies, self.favourites = [], []
+
+    def competition_facts(self) -> dict[str, Any]:
+        """What the competition did: entropy of the posteriors, share of winners that it changed."""
+        if not self.entropies:
+            return {}
+        won = torch.cat([rivals.winner_ids(self.current) for rivals in self.network.rivals()])
+        changed = float((won != torch.cat(self.favourites)).float().mean())
+        return {"entropy": self.entropies, "winners_changed": changed}
 
     @torch.no_grad()
     def estimate_norms(self, task: Task) -> None:
@@ -642,6 +688,8 @@ class TWTA(Method):
         common.facts["units"] = [rivals.units for rivals in self.network.rivals()]
         common.facts["facts"], common.facts["density"] = dict(self.facts), self.density
         common.facts["current"], common.facts["competing"] = self.current, self.competing
+        common.facts["entropies"] = self.entropies
+        common.facts["favourites"] = [ids.tolist() for ids in self.favourites]
         parts: State = {"common": common}
         for task in self.known:
             if task != self.current:
@@ -661,6 +709,8 @@ class TWTA(Method):
         facts = state["common"].facts
         self.density = facts["density"]
         self.current, self.competing = facts["current"], facts["competing"]
+        self.entropies = facts.get("entropies", [])  # runs of 0.1 have none
+        self.favourites = [torch.tensor(ids) for ids in facts.get("favourites", [])]
         for rivals, units in zip(self.network.rivals(), facts["units"], strict=True):
             rivals.units = units
         for layer in self.network.layers():
@@ -716,7 +766,8 @@ class TWTA(Method):
             posteriors = [tensors[f"rivals{i}.posterior"] for i in count]
             contenders = [tensors[f"rivals{i}.contenders"] for i in count]
             classes = len(self.known[task].classes)
-            network.open(task, classes, posteriors, contenders=contenders)
+            siblings = self.settings.competition.gating == "siblings"
+            network.open(task, classes, posteriors, contenders=contenders, siblings=siblings)
             self._load_copies(tensors)
             network.heads[task].load({name: tensors[f"head.{name}"] for name in ("weight", "bias")})
             for i, layer in enumerate(network.layers()):

@@ -52,6 +52,11 @@ class RivalBlocks(nn.Module):
         self.contenders[task] = contenders
         self.posteriors[task] = nn.Parameter(log_posterior.detach().clone())
 
+    def favourite_ids(self, task: str) -> Tensor:
+        """The ids of the contenders with the largest log π, in the order of the blocks."""
+        best = winners(self.posteriors[task].detach()).unsqueeze(1)
+        return unit_ids(self.contenders[task].gather(1, best))
+
     def settle(self, task: str) -> Tensor:
         """Reduce the posterior of `task` to its winners (Eq. 3); their local ids, (blocks,)."""
         best = winners(self.posteriors.pop(task).detach())

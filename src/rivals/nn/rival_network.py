@@ -23,10 +23,10 @@ from rivals.nn.competition import unit_ids
 from rivals.nn.cut import Cutter
 from rivals.nn.network import Network
 from rivals.nn.selection import Selection, Winners
-from rivals.nn.shared_weight import StoredWeight
+from rivals.nn.shared_weight import OwnedEdges, StoredWeight
 from rivals.nn.stem import Stem
 from rivals.nn.task_state import TaskTable
-from rivals.nn.training_copy import TrainingCopy
+from rivals.nn.training_copy import SiblingCopy, TrainingCopy
 from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
 
@@ -162,10 +162,12 @@ class RivalNetwork(Network):
         posteriors: list[Tensor],
         ancestor: str | None = None,
         contenders: list[Tensor] | None = None,
+        siblings: bool = False,
     ) -> None:
         """Start a competition: contenders (default all units) with their posteriors, norms, a head.
 
         With an ancestor, free edges and norms start as copies of that task's, block by block.
+        `siblings` of a block share the values of their free edges, a norm and a column of the head.
         """
         for number, (rivals, log_posterior) in enumerate(
             zip(self.rivals(), posteriors, strict=True)
@@ -177,9 +179,25 @@ class RivalNetwork(Network):
             if layer.source:
                 columns = unit_ids(layer.source.contenders[task])
             old = self.ticket_slice(layer, ancestor) if ancestor else None
-            layer.training_copy = TrainingCopy.take(layer.weight, rows, columns, old)
-            layer.norm.begin(task, len(rows), ancestor, rows.device)
-        self.add_head(task, classes, len(unit_ids(self.end.contenders[task])) if self.end else 0)
+            if siblings:
+                values = self.untrained_slice(layer, task) if old is None else old
+                owned = OwnedEdges(layer.weight)
+                layer.training_copy = SiblingCopy(rows, columns, values, owned)
+            else:
+                layer.training_copy = TrainingCopy.take(layer.weight, rows, columns, old)
+            width = layer.rivals.blocks if siblings else len(rows)
+            layer.norm.begin(task, width, ancestor, rows.device)
+        width = 0
+        if self.end:
+            width = self.end.blocks if siblings else self.end.contenders[task].numel()
+        self.add_head(task, classes, width)
+
+    def untrained_slice(self, layer: TWTALayer, task: str) -> Tensor:
+        """What the favourites of a task that competes are before any task."""
+        columns = torch.arange(layer.weight.columns, device=self.device)
+        if layer.source:
+            columns = layer.source.favourite_ids(task)
+        return layer.weight.untrained(layer.rivals.favourite_ids(task), columns)
 
     def settle(self, task: str) -> None:
         """End the competition: winners are chosen, what belongs to the losers is let go."""
@@ -190,14 +208,17 @@ class RivalNetwork(Network):
             layer.training_copy = layer.training_copy.keep(
                 rows, local[layer.source] if layer.source else columns
             )
-            layer.norm.keep(task, rows)
+            layer.norm.keep(task, rows % len(layer.norm.state(task).shift))
         if self.end:
-            self.heads[task].keep(local[self.end])
+            head = self.heads[task]
+            head.keep(local[self.end] % head.weight.shape[1])
 
     def write_copies(self) -> None:
         """Write all that was trained into the shared weights, protecting nothing."""
         for layer in self.layers():
             assert isinstance(layer.weight, StoredWeight)
+            if isinstance(layer.training_copy, SiblingCopy):
+                continue  # losers learned nothing of their own
             layer.weight.write(
                 layer.training_copy.rows, layer.training_copy.columns, layer.training_copy.values
             )

@@ -2,6 +2,7 @@
 
     Wiring      the first unit of every block: layers learn their shapes when a network is built
     Draw        one step of competition: a Gumbel draw for each set of rivals, shared by the batch
+    Siblings    the same, one unit of a block at a time, on values that all its rivals share
     Winners     inference: the winners of the task and nothing else
     Settled     training once the competition is over: the winners' weights, held as leaves
     Masked      every unit is computed and all but the winners are multiplied by zero (for checks)
@@ -22,8 +23,15 @@ import torch
 from torch import Tensor
 
 from rivals.nn.blocks import RivalBlocks
-from rivals.nn.competition import ActiveUnits, gated, gumbel, relaxed, relaxed_sample, sparse
-from rivals.nn.training_copy import ActiveSlice
+from rivals.nn.competition import (
+    ActiveUnits,
+    gated,
+    gumbel,
+    relaxed,
+    relaxed_sample,
+    sparse,
+)
+from rivals.nn.training_copy import ActiveSlice, SiblingCopy, TrainingCopy
 
 if TYPE_CHECKING:
     from rivals.nn.twta_layers import TWTALayer
@@ -67,7 +75,9 @@ class _Training(Selection):
 
     def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
         if layer not in self.slices:
-            self.slices[layer] = ActiveSlice.gather(layer.training_copy, rows, columns)
+            copy = layer.training_copy
+            assert isinstance(copy, TrainingCopy)
+            self.slices[layer] = ActiveSlice.gather(copy, rows, columns)
         return self.slices[layer].leaf
 
 
@@ -100,6 +110,31 @@ class Draw(_Training):
         noise = gumbel(shape if self.examples is None else (self.examples, *shape), self.generator)
         noise = noise.to(log_posterior.device)  # drawn on the CPU: the same on every device
         return self.gating(relaxed_sample(log_posterior, noise, self.temperature))
+
+
+class Siblings(_Training):
+    """One step of competition among siblings: the unit that is drawn is the only one computed.
+
+    It passes unscaled, and ξ̂ is the strength of its gradient. `slices` hold the shared values from
+    step to step.
+    """
+
+    def __init__(
+        self, task: str, temperature: float, generator: torch.Generator,
+        slices: dict[TWTALayer, ActiveSlice],
+    ) -> None:  # fmt: skip
+        super().__init__(task)
+        self.temperature, self.generator, self.slices = temperature, generator, slices
+
+    def select(self, rivals: RivalBlocks) -> ActiveUnits:
+        log_posterior = rivals.posteriors[self.task]
+        noise = gumbel(tuple(log_posterior.shape), self.generator).to(log_posterior.device)
+        return sparse(relaxed_sample(log_posterior, noise, self.temperature), count=1)
+
+    def weight(self, layer: TWTALayer, rows: Tensor, columns: Tensor) -> Tensor:
+        part = self.slices[layer]
+        assert isinstance(part.copy, SiblingCopy)
+        return part.copy.weight(part.leaf, rows, columns)
 
 
 class Winners(Selection):

@@ -74,6 +74,40 @@ class ClaimTable:
         return mine.float().T @ theirs.float()
 
 
+class OwnedEdges:
+    """Every edge that a task owns, found by its row and column: what siblings differ in.
+
+    Its size follows from what was learned, not from the number of rivals.
+    """
+
+    def __init__(self, weight: SharedWeight) -> None:
+        claims = {name: each for name, each in weight.claims.items() if each.first.any()}
+        self.table = ClaimTable(claims.values())
+        self.values = torch.empty(0, weight.taps, dtype=KEPT)  # (edges, taps)
+        self.place = torch.empty(0)  # (claims, row blocks, column blocks): 1 + number of the edge
+        if claims:
+            first = torch.stack([each.first for each in claims.values()])
+            self.values = torch.cat([weight.owned(name) for name in claims])
+            self.place = first.flatten().cumsum(0).view_as(first).mul_(first).int()
+
+    def at(self, rows: Tensor, columns: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Which edges of the slice are owned, (rows, columns) or None, and their values, else 0.
+
+        `rows` and `columns` have one id of each block, in the order of the blocks.
+        """
+        if not self.table.claims:
+            return None, self.values
+        mine, theirs = self.table.met(rows, columns)
+        met = mine.unsqueeze(2) & theirs.unsqueeze(1)
+        place = (self.place * met).amax(0)  # an edge has one owner
+        cells = place > 0
+        if not bool(cells.any()):
+            return None, self.values
+        values = torch.zeros(*cells.shape, self.values.shape[1], device=rows.device)
+        values[cells] = self.values[(place[cells] - 1).long()].float()
+        return cells, values
+
+
 def _below(table: Tensor | None, row: Tensor) -> Tensor:
     return row.unsqueeze(0) if table is None else torch.cat([table, row.unsqueeze(0)])
 

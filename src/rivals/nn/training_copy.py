@@ -3,6 +3,9 @@
 The shared weight is read once, when a task opens, and written once, when it closes. In between the
 task works on this copy, whose size is that of its contenders and, once they have settled, that of
 its ticket. Rows and columns are counted locally: contender s of block b is s · blocks + b.
+
+*Siblings* need no copy of each contender: the free edges of all contenders of a block have the same
+values, so a copy as large as the ticket holds them. Contenders differ in edges that others own.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rivals.nn.shared_weight import SharedWeight
+from rivals.nn.shared_weight import OwnedEdges, SharedWeight
 
 
 @dataclass
@@ -52,10 +55,38 @@ class TrainingCopy:
 
 
 @dataclass
+class SiblingCopy:
+    """One set of values for the free edges of all contenders, and the edges that others own."""
+
+    rows: Tensor  # ids of the contenders in the layer
+    columns: Tensor  # ids of those in the layer before, or of the input
+    values: Tensor  # (row blocks, column blocks, taps), shared by the contenders
+    owned: OwnedEdges
+
+    def weight(self, shared: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """The slice of one contender of each block (local ids): `shared` where nobody owns it."""
+        cells, values = self.owned.at(self.rows[rows], self.columns[columns])
+        if cells is None:
+            return shared
+        return shared.masked_fill(cells.unsqueeze(2), 0.0) + values
+
+    @torch.no_grad()
+    def keep(self, rows: Tensor, columns: Tensor) -> TrainingCopy:
+        """The ticket of the winners (local ids); the shared values become its own."""
+        ids = self.rows[rows], self.columns[columns]
+        cells, _ = self.owned.at(*ids)
+        values = self.weight(self.values, rows, columns)
+        return TrainingCopy(*ids, values, None if cells is None else ~cells)
+
+    def trainable_share(self) -> float:
+        return 1.0  # of the shared values; what a winner may train is known when it is chosen
+
+
+@dataclass
 class ActiveSlice:
     """The active part of a training copy: a leaf to train, and the edges that must not move."""
 
-    copy: TrainingCopy
+    copy: TrainingCopy | SiblingCopy
     place: Tensor | None  # where its edges lie in the copy, as flat numbers; None: all of it
     leaf: Tensor  # (rows, columns, taps)
     free: Tensor | None  # (rows, columns, 1) bool; None where every edge is free
@@ -77,6 +108,11 @@ class ActiveSlice:
         free = None if free is None else free.unsqueeze(2)
         frozen = None if free is None else leaf.clone()
         return cls(copy, place, leaf.requires_grad_(), free, frozen)
+
+    @classmethod
+    def shared(cls, copy: SiblingCopy) -> ActiveSlice:
+        """The values that siblings share; they share the memory of `copy`."""
+        return cls(copy, None, copy.values.detach().requires_grad_(), None, None)
 
     @torch.no_grad()
     def descend(self, lr: float, weight_decay: float) -> None:

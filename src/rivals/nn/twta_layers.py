@@ -26,7 +26,7 @@ from rivals.nn.cut import conv2d, cutting, linear, run
 from rivals.nn.shared_weight import GeneratedWeight, SharedWeight, StoredWeight
 from rivals.nn.task_norm import TaskNorm
 from rivals.nn.task_state import TaskTable
-from rivals.nn.training_copy import TrainingCopy
+from rivals.nn.training_copy import SiblingCopy, TrainingCopy
 
 
 class TWTALayer(nn.Module):
@@ -40,7 +40,7 @@ class TWTALayer(nn.Module):
 
     weight: SharedWeight
     table: TaskTable
-    training_copy: TrainingCopy  # while a task is learned
+    training_copy: TrainingCopy | SiblingCopy  # while a task is learned
 
     def __init__(
         self,
