@@ -46,6 +46,7 @@ from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.rival_network import ANCESTOR
 from rivals.nn.selection import Draw, Masked, Settled, Siblings
 from rivals.nn.shared_weight import StoredWeight
+from rivals.nn.stem import STEM
 from rivals.nn.training_copy import ActiveSlice, SiblingCopy, TrainingCopy
 from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
@@ -537,11 +538,11 @@ class TWTA(Method):
     # On features that do not change ------------------------------------------------------------
 
     def learn_direct(self, task: Task, weight: Tensor, bias: Tensor) -> None:
-        """Learn `task` without a step and without units: this is its head, on what the body reads.
+        """Learn `task` without a step and without units: this is its head, which reads no body.
 
         Args:
             task: The task.
-            weight: (classes, `network.direct_features`).
+            weight: (classes, width); the width, one of `network.direct_widths`, says what it reads.
             bias: (classes,).
         """
         self.check_new(task)
@@ -559,7 +560,8 @@ class TWTA(Method):
         """
         images = task.train.images
         some = task.preprocessing(images[:: -(-len(images) // VIEWED)].to(self.device))
-        rows = self.network.learning(False).direct_flow(some).values
+        kind = self.network.direct_kind(task.name)
+        rows = self.network.learning(False).direct_flow(some, kind).values
         return 1 / (1 + float(rows.square().sum(1).mean()))
 
     @torch.no_grad()
@@ -576,14 +578,15 @@ class TWTA(Method):
         return self._view[1]
 
     def _view_of(self, task: Task, examples: Examples) -> Examples:
-        return Examples(self.direct_features(task, examples)[:, :, None, None], examples.labels)
+        rows = self.direct_features(task, examples, STEM)
+        return Examples(rows[:, :, None, None], examples.labels)
 
     @torch.no_grad()
-    def direct_features(self, task: Task, examples: Examples) -> Tensor:
-        """What direct heads read of these pictures: (n, d)."""
+    def direct_features(self, task: Task, examples: Examples, kind: str) -> Tensor:
+        """What direct heads of a kind read of these pictures: (n, d)."""
         network, images = self.network.learning(False), torch.split(examples.images, VIEWED)
         prepared = (task.preprocessing(some.to(self.device)) for some in images)
-        return torch.cat([network.direct_flow(some).values.cpu() for some in prepared])
+        return torch.cat([network.direct_flow(some, kind).values.cpu() for some in prepared])
 
     def learn_in_closed_form(self, task: str, record: TaskRecord) -> None:
         """Learn `task` without a step: a head on the features of the ancestor, or of the stem.

@@ -133,7 +133,11 @@ def tensors_of(data: bytes) -> dict[str, Tensor]:
 
 def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
     """The first tensor that is not of the type and shape that the network needs; else nothing."""
-    direct = f"{DIRECT}weight" in found
+    direct = 0
+    if (name := f"{DIRECT}weight") in found:
+        widths = network.direct_widths.values()
+        fitting = (width for width in widths if found[name] == ("F32", (classes, width, 1)))
+        direct = next(fitting, max(widths))
     wanted = expected(network, classes, direct)
     if network.shares_features:
         wanted |= statistics(network, classes, "kept.covariance" in found)
@@ -179,7 +183,7 @@ def statistics(network: RivalNetwork, classes: int, covariance: bool) -> Shapes:
 
 def largest(network: RivalNetwork, classes: int) -> int:
     """The most bytes that the file of a task with so many classes can have."""
-    kinds = [expected(network, classes, direct) for direct in (False, True)]
+    kinds = [expected(network, classes, width) for width in (0, *network.direct_widths.values())]
     if network.shares_features:
         kinds = [kind | statistics(network, classes, covariance=True) for kind in kinds]
     numbers = max(sum(math.prod(shape) for _, shape in kind.values()) for kind in kinds)
@@ -188,15 +192,18 @@ def largest(network: RivalNetwork, classes: int) -> int:
     return 8 + limits.HEADER + 4 * (numbers + winners)
 
 
-def expected(network: RivalNetwork, classes: int, direct: bool) -> Shapes:
-    """What the file of every task has, or of every direct one, winners and claims aside."""
+def expected(network: RivalNetwork, classes: int, direct: int) -> Shapes:
+    """What the file of every task has, winners and claims aside.
+
+    `direct` is the width of what a direct task reads, 0 for tasks with a body.
+    """
     channels, height, width = network.input_shape
     dimensions = channels * min(SIDE, height) * min(SIDE, width)
     directions = min(DIRECTIONS, dimensions - 1)
     end = network.end.blocks if network.end else network.features
     head, positions = "head.", network.positions
     if direct:
-        head, end, positions = DIRECT, network.direct_features, 1
+        head, end, positions = DIRECT, direct, 1
     along = min(DIRECTIONS, positions * end - 1)
     shapes: Shapes = {
         f"{head}weight": ("F32", (classes, end, positions)),

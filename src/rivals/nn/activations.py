@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.cut import run
+from rivals.nn.plain_layers import Gradients
 
 if TYPE_CHECKING:
     from rivals.nn.selection import Selection
 
-PIXELS = 8  # a side, of a picture made small
+SIDE = 8  # of a picture made small, and of a grid of cells
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Flatten(nn.Module):
 
 
 class SmallPixels(nn.Module):
-    """The picture made small and flat: what a direct head reads where there is no stem.
+    """The picture made small and flat.
 
     Squares of pixels are averaged that do not overlap, which every runtime and plain C can do. So 8
     × 8 values of a channel are left where sides are multiples of 8, and about as many elsewhere.
@@ -95,10 +96,21 @@ class SmallPixels(nn.Module):
 
     def __init__(self, height: int, width: int) -> None:
         super().__init__()
-        self.pool = nn.AvgPool2d(max(1, round(min(height, width) / PIXELS)))
+        self.pool = nn.AvgPool2d(max(1, round(min(height, width) / SIDE)))
 
     def forward(self, flow: Activations) -> Activations:
         return flow.map(lambda values: run(nn.Flatten(), run(self.pool, values)))
+
+
+class EdgeGrid(nn.Module):
+    """Edges by place and direction, flat: 8 directions in about 8 × 8 cells of the picture."""
+
+    def __init__(self, height: int, width: int) -> None:
+        super().__init__()
+        self.gradients = Gradients(max(1, round(min(height, width) / SIDE)))
+
+    def forward(self, flow: Activations) -> Activations:
+        return flow.map(lambda values: run(nn.Flatten(), run(self.gradients, values)))
 
 
 class Activation(nn.Module):

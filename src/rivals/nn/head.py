@@ -65,7 +65,7 @@ class Head(nn.Module):
 
 
 class DirectHead(Head):
-    """The head of a direct task: it reads what goes into the body (`nn/stem.py`)."""
+    """The head of a direct task: it reads no body (`nn/stem.py`)."""
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__(classes, width, positions=1, active=width, seed=0)

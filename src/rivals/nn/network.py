@@ -1,7 +1,7 @@
 """A network: a body that all tasks share, a head for each task, and `network(images, task)`.
 
-There may be a frozen stem before the body, and direct tasks, whose heads read what the body reads:
-see `nn/stem.py`.
+There may be a frozen stem before the body, and direct tasks, whose heads read no body: see
+`nn/stem.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, fx, nn
 
 from rivals.errors import RivalsError
-from rivals.nn.activations import Activations, Flatten, SmallPixels
+from rivals.nn.activations import Activations, EdgeGrid, Flatten, SmallPixels
 from rivals.nn.convolve import channels_last
 from rivals.nn.cut import Cutter, run
 from rivals.nn.dense_layers import DenseLayer
 from rivals.nn.head import DirectHead, Head, heads_of
 from rivals.nn.selection import Selection, Wiring
-from rivals.nn.stem import Stem
+from rivals.nn.stem import EDGES, PIXELS, STEM, Stem
 from rivals.nn.task_state import TaskTable
 from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
@@ -36,7 +36,10 @@ class Network(nn.Module):
         super().__init__()
         self.body, self.seed, self.input_shape = body, seed, input_shape
         self.stem = stem
-        self.direct_input = Flatten() if stem else SmallPixels(*input_shape[1:])
+        direct: dict[str, nn.Module] = {STEM: Flatten()}
+        if stem is None:
+            direct = {PIXELS: SmallPixels(*input_shape[1:]), EDGES: EdgeGrid(*input_shape[1:])}
+        self.direct_inputs = nn.ModuleDict(direct)
         self.tasks = TaskTable() if tasks is None else tasks
         self.heads = heads_of(self.tasks)
         self.register_buffer("place", torch.empty(0), persistent=False)  # knows the device
@@ -56,7 +59,9 @@ class Network(nn.Module):
         active = end.source.blocks if end.source else end.values.shape[1]
         self.positions = end.values.shape[1] // active
         self.features = end.values.shape[1]
-        self.direct_features = self.direct_input(start).values.shape[1]
+        self.direct_widths: dict[str, int] = {  # no two are the same
+            kind: read(start).values.shape[1] for kind, read in self.direct_inputs.items()
+        }
         with torch.no_grad():  # a trial cut: what a ticket cannot hold is refused before training
             cutter = Cutter()
             cutter.finish(body(Activations(cutter.input(), "", Wiring(""))).values)
@@ -88,12 +93,13 @@ class Network(nn.Module):
         Where there is a stem, its features (n, d, 1, 1) may come in place of the images.
         """
         start = self.start(images, task, selection or self.selection(task))
-        flow: Activations = (self.direct_input if self.is_direct(task) else self.body)(start)
+        direct = self.direct_kind(task)
+        flow: Activations = (self.direct_inputs[direct] if direct else self.body)(start)
         return flow
 
-    def direct_flow(self, images: Tensor) -> Activations:
-        """What direct heads read."""
-        flow: Activations = self.direct_input(self.start(images, "", Wiring("")))
+    def direct_flow(self, images: Tensor, kind: str) -> Activations:
+        """What direct heads of a kind read."""
+        flow: Activations = self.direct_inputs[kind](self.start(images, "", Wiring("")))
         return flow
 
     def start(self, images: Tensor, task: str, selection: Selection) -> Activations:
@@ -102,8 +108,15 @@ class Network(nn.Module):
         return Activations(run(self.stem, values) if self.stem else values, task, selection)
 
     def is_direct(self, task: str) -> bool:
-        """Whether the head of `task` reads what goes into the body."""
+        """Whether the head of `task` reads no body."""
         return isinstance(self.heads.get(task), DirectHead)
+
+    def direct_kind(self, task: str) -> str:
+        """What the head of a direct task reads, by its width; empty for tasks with a body."""
+        head = self.heads.get(task)
+        if not isinstance(head, DirectHead):
+            return ""
+        return next(k for k, width in self.direct_widths.items() if width == head.weight.shape[1])
 
     def forward(
         self,
@@ -126,7 +139,7 @@ class Network(nn.Module):
         self.heads[task] = Head(classes, width, positions, active, seed).to(self.device)
 
     def add_direct_head(self, task: str, weight: Tensor, bias: Tensor) -> None:
-        """A finished head on what goes into the body, weight (classes, `direct_features`)."""
+        """A finished head that reads no body; its width, one of `direct_widths`, says what."""
         head = DirectHead(*weight.shape)
         head.load({"weight": weight.unsqueeze(2), "bias": bias})
         self.heads[task] = head.to(self.device)

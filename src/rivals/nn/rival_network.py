@@ -24,7 +24,7 @@ from rivals.nn.cut import Cutter
 from rivals.nn.network import Network
 from rivals.nn.selection import Selection, Winners
 from rivals.nn.shared_weight import OwnedEdges, StoredWeight
-from rivals.nn.stem import Stem
+from rivals.nn.stem import STEM, Stem
 from rivals.nn.task_state import TaskTable
 from rivals.nn.training_copy import SiblingCopy, TrainingCopy
 from rivals.nn.twta_layers import TWTALayer
@@ -120,12 +120,13 @@ class RivalNetwork(Network):
     @property
     def shared_width(self) -> int:
         """How many of them there are."""
-        return len(self.within) if self.has_ancestor else self.direct_features
+        return len(self.within) if self.has_ancestor else self.direct_widths[STEM]
 
     def shared_features(self, images: Tensor) -> Tensor:
         """These features of prepared images: (n, `shared_width`)."""
-        flow = self.flow(images, ANCESTOR) if self.has_ancestor else self.direct_flow(images)
-        return flow.values
+        if self.has_ancestor:
+            return self.flow(images, ANCESTOR).values
+        return self.direct_flow(images, STEM).values
 
     @torch.no_grad()
     def cut_features(self) -> fx.GraphModule:

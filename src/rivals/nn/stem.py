@@ -4,9 +4,9 @@
                   └─────────────────────► head of a direct task
 
 A stem is a frozen module that turns pictures into features, once for all tasks. Most networks have
-none, and their body reads the pictures. The head of a direct task reads what goes into the body:
-the features of the stem, or without a stem the picture made small. Such a task has no ticket layers
-and claims nothing.
+none, and their body reads the pictures. The head of a direct task reads the features of the stem,
+or without a stem the picture made small (`PIXELS`) or its edges (`EDGES`). Such a task has no
+ticket layers and claims nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
+
+STEM, PIXELS, EDGES = "stem", "pixels", "edges"  # what direct heads read
 
 
 class Stem(nn.Module):

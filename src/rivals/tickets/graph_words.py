@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
 from rivals.nn.cut import Cutter, conv2d, linear
-from rivals.nn.plain_layers import Power, Resize, Square
+from rivals.nn.plain_layers import Gradients, Power, Resize, Square
 from rivals.nn.stem import Stem
 from rivals.tickets.ticket_checks import Shape, layer_shape
 
@@ -51,6 +51,7 @@ WORDS: dict[type[nn.Module], tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Resize: ("resize", lambda m: {"side": m.side}),
     Square: ("square", lambda m: {}),
     Power: ("power", lambda m: {"exponent": m.exponent}),
+    Gradients: ("gradients", lambda m: {"cell": m.cell}),
 }
 
 
@@ -113,6 +114,8 @@ def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
         return Resize(node["side"])
     if word == "power":
         return Power(node["exponent"])
+    if word == "gradients":
+        return Gradients(node["cell"])
     simple: dict[str, Callable[[], nn.Module]] = {
         "relu": nn.ReLU,
         "identity": nn.Identity,

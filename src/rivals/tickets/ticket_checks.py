@@ -128,6 +128,11 @@ def layer_shape(node: dict[str, Any], tensors: dict[str, Tensor], inputs: list[S
         numbers([node["exponent"]])
         if not 0 < node["exponent"] <= EXPONENT:
             raise ValueError(f"an exponent is not above 0 and at most {EXPONENT}")
+    elif word == "gradients":
+        (cell,) = whole_numbers([node["cell"]], 1, SIDE)
+        if len(shape) != 3:
+            raise ValueError("only an image has gradients")
+        shape = (8, *(_out(side - 2, 2 * cell, cell, cell // 2 + 1) for side in shape[1:]))
     elif word == "flatten":
         shape = (math.prod(shape),)
     if not 0 < math.prod(shape) <= VALUES:
