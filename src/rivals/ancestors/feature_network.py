@@ -10,10 +10,13 @@ from torch import nn
 from rivals.ancestors import ANCESTORS_SIDES, fitting_side
 from rivals.ancestors.ancestor import shipped
 from rivals.ancestors.timm_backbone import find_backbone, is_backbone
+from rivals.errors import RivalsError
+from rivals.io.reading import printable
 from rivals.nn.cut import Cutter
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.plain_layers import Resize
 from rivals.nn.rival_network import ANCESTOR
+from rivals.registry import allowed_imports
 from rivals.seeds import Seed
 from rivals.streams.task import Preprocessing, centred
 
@@ -43,6 +46,12 @@ def feature_network(
     """
     channels, height, width = input_shape
     if is_backbone(ancestor):
+        if ancestor not in allowed_imports():
+            raise RivalsError(
+                f"The ancestor '{printable(ancestor)}' comes from the hub or from a file beside, "
+                "and settings in a folder alone cannot ask for that; if you trust them, add "
+                f"--allow-import {printable(ancestor)}."
+            )
         backbone = find_backbone(ancestor)
         stem = backbone.stem(side or backbone.side)
         return FrozenNetwork(backbone.name, stem, backbone.preparation(channels))

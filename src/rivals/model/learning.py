@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,6 @@ from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
 from rivals.model.manifest import Description, TaskFacts, exists
 from rivals.naming import familiarity
-from rivals.naming.discriminant import discriminant
 from rivals.naming.familiarity import few
 from rivals.naming.task_record import TaskRecord
 from rivals.seeds import Seed
@@ -312,11 +310,11 @@ class LearningSession:
             worth = known + max(defaults.WORTH_NEW, standard_error(known, len(task.validation)))
             if wanted is not None or facts.accuracy > worth:
                 model.familiarity[task.name] = self.statistics(task)
-                self.advise(task, advice.NEW_UNITS, self.answers, frozen)
+                self.advise(task, advice.NEW_UNITS, self.answers, frozen, closed)
                 return facts
             method.drop(task.name)
         kept = advice.NEAREST if closed.nearest_mean else advice.CLOSED_FORM
-        self.advise(task, kept, closed.predicted, frozen)
+        self.advise(task, kept, closed.predicted, frozen, closed)
         return self.in_closed_form(task, closed, None)
 
     def by_pixels(self, task: Task) -> TaskFacts | None:
@@ -347,11 +345,12 @@ class LearningSession:
         return replace(facts, accuracy=accuracy, held=found.tested, images=count)
 
     def advise(
-        self, task: Task, kept: str, predicted: Tensor, frozen: FrozenFeatures | None = None
-    ) -> None:
+        self, task: Task, kept: str, predicted: Tensor, frozen: FrozenFeatures | None = None,
+        closed: ClosedForm | None = None,
+    ) -> None:  # fmt: skip
         """Compare with baselines, and see what would help."""
-        fit = partial(discriminant, within=frozen.within) if frozen else None
-        features = frozen.rows if frozen else None
+        fit = frozen.fit(closed) if frozen and closed else None
+        features = frozen.few_rows if frozen else None
         self.advice = advice.advise(
             task, predicted, kept, features=features, fit=fit, seed=self.seed.child("advice")
         )
