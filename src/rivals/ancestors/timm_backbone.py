@@ -16,6 +16,7 @@ import io
 import logging
 import os
 import pickle
+import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -202,7 +203,9 @@ def _from_torch(data: bytes) -> Any:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 if sum(each.file_size for each in archive.infolist()) > len(data) + SLACK:
                     raise ValueError("unpacks to more than it holds")
-        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on the age of a pickle
+            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, AttributeError,
             zipfile.BadZipFile, TypeError) as error:  # fmt: skip
         raise ValueError("holds no weights alone, and code is not run") from error

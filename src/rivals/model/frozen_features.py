@@ -186,16 +186,16 @@ class FrozenFeatures:
     ) -> tuple[tuple[float, bool], float]:
         """The prior, whether the task's own covariance is used, and the scale of scores."""
 
-        def accuracy(scores: Tensor) -> float:
-            return 100 * float((scores.argmax(1) == self.labels).float().mean())
-
         best = {key: self._best_scale(scores) for key, scores in options.items()}
         loss = {key: self._loss(scores, best[key]) for key, scores in options.items()}
         without = min((key for key in options if not key[1]), key=loss.__getitem__)
         chosen = min((key for key in options if key[1]), key=loss.__getitem__, default=without)
-        if accuracy(options[chosen]) - accuracy(options[without]) <= WORTH_COVARIANCE:
-            chosen = without
-        return chosen, best[chosen]
+        right = [options[key].argmax(1) == self.labels for key in (chosen, without)]
+        gained, lost = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
+        least = WORTH_COVARIANCE / 100 * len(self.labels)
+        if self.within.dim() == 1:  # of very many features: more than chance explains, too
+            least = max(least, math.sqrt(gained + lost))
+        return (chosen, best[chosen]) if gained - lost > least else (without, best[without])
 
     def _best_scale(self, scores: Tensor) -> float:
         """What to multiply scores with, so that the right classes are most probable."""
