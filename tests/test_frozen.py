@@ -265,7 +265,7 @@ def test_a_state_of_another_ancestor_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "settings", "says"), [
-    ("ncm", {"ancestor": "large"}, "ancestor is 'large'; use tiny or small"),
+    ("ncm", {"ancestor": "large"}, "no ancestor named 'large'; known are small, timm:NAME, tiny"),
     ("slda", {"shrinkage": 0}, "shrinkage is 0, but must be more than 0"),
     ("fecam", {"off_diagonal": 2.0}, "off_diagonal is 2, but must be at most shrinkage (1)"),
     ("fecam", {"power": 0}, "power is 0, but must be more than 0"),

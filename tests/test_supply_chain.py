@@ -66,7 +66,7 @@ def test_the_environment_is_made_from_the_locks() -> None:
 
 
 def test_timm_fits_the_torch_that_is_locked() -> None:
-    """torchvision names the torch that it was built for; another one would replace the CPU build."""
+    """torchvision names the torch that it was built for; another would replace the CPU build."""
     dev, timm = locked("requirements-dev.lock"), locked("requirements-timm.lock")
     assert timm["torch"] == dev["torch"]
     assert timm["torchvision"][0] == "0.28.0"  # for torch 2.13
