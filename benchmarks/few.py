@@ -10,9 +10,11 @@ there are more than five classes other classes; the test pictures are from the o
 100 a class (Omniglot: the 6 drawings of a character that were not learned; CIFAR-100: 50).
 
 Learners: the names of ancestors, as `rivals learn --ancestor` takes them, with a share of new units
-after a slash (`small/0.3`) where the pictures should not decide it, and three that are not ours: `pixels` and `hog` (logistic regression on pixels and on histograms of oriented gradients) and
-`cnn` (a plain network of four convolutions, 0.08 M weights). One row for each draw goes to few.csv,
-so that the command goes on where it stopped; then the means are printed.
+after a slash (`small/0.3`) where the pictures should not decide it, backbones of timm among them
+(`timm:NAME=FILE`, with `--size` for their pictures), and three that are not ours: `pixels` and
+`hog` (logistic regression on pixels and on histograms of oriented gradients) and `cnn` (a plain
+network of four convolutions, 0.08 M weights). One row for each draw goes to few.csv, so that the
+command goes on where it stopped; then the means are printed.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ SETS: dict[str, tuple[str, Any, tuple[int, ...]]] = {  # data set, classes, pict
     "omniglot": ("omniglot", 5, (14,)),
     "tasks": ("cifar-100", 100, (20, 100)),
 }
+TIMM = "timm:"
 TASKS = 10
 TESTED, TESTED_IN_TASKS = 100, 50  # pictures a class
 FIELDS = ("set", "pictures", "draw", "learner", "accuracy", "seconds", "bytes")
@@ -75,15 +78,18 @@ def draw(name: str, shots: int, number: int) -> Draw:
     return np.concatenate(first), labels, np.concatenate(second), truth
 
 
-def by_rivals(ancestor: str, data: Draw) -> tuple[float, int]:
+def by_rivals(ancestor: str, data: Draw, size: int | None) -> tuple[float, int]:
     """Accuracy of `Model.learn`, and the bytes of the task."""
     images, labels, tested, truth = data
-    ancestor, _, share = ancestor.partition("/")
+    share = ""
+    if not ancestor.startswith(TIMM):  # what follows may be the path of a file
+        ancestor, _, share = ancestor.partition("/")
     with tempfile.TemporaryDirectory() as folder:
         model = rivals.Model(Path(folder) / "model")
         learned = model.learn(
-            (images, labels), "task", ancestor=ancestor, new=float(share) if share else None
-        )
+            (images, labels), "task", ancestor=ancestor, new=float(share) if share else None,
+            size=size,
+        )  # fmt: skip
         return model.test((tested, truth)).accuracy, learned.facts.bytes
 
 
@@ -178,7 +184,16 @@ def by_cnn(data: Draw) -> float:
     return 100 * float(np.mean(right))
 
 
-def measure(name: str, learner: str, data: Draw) -> Iterator[tuple[str, float, int]]:
+def shown(learner: str, size: int | None) -> str:
+    """A learner in the table: a backbone without its file, with the size of its pictures."""
+    if not learner.startswith(TIMM):
+        return learner
+    return learner.partition("=")[0] + (f"@{size}" if size else "")
+
+
+def measure(
+    name: str, learner: str, data: Draw, size: int | None
+) -> Iterator[tuple[str, float, int]]:
     """The set that a row is for, accuracy in percent, bytes of a task."""
     if learner in ("pixels", "hog"):
         yield name, by_regression(data, learner == "hog"), 0
@@ -187,7 +202,7 @@ def measure(name: str, learner: str, data: Draw) -> Iterator[tuple[str, float, i
     elif name == "tasks":
         yield from by_tasks(learner, data)
     else:
-        yield name, *by_rivals(learner, data)
+        yield name, *by_rivals(learner, data, size)
 
 
 def main() -> None:
@@ -199,6 +214,7 @@ def main() -> None:
     parser.add_argument(
         "--learners", nargs="*", default=["tiny", "small", "none", "pixels", "hog", "cnn"]
     )
+    parser.add_argument("--size", type=int, help="pixels a side; default: as the ancestor knows")
     wanted = parser.parse_args()
     wanted.out.mkdir(parents=True, exist_ok=True)
     path = wanted.out / "few.csv"
@@ -208,16 +224,17 @@ def main() -> None:
         for shots in SETS[name][2]:
             for number in range(wanted.draws):
                 for learner in wanted.learners:
-                    if (name, str(shots), str(number), learner) in done:
+                    label = shown(learner, wanted.size)
+                    if (name, str(shots), str(number), label) in done:
                         continue
                     if wanted.shots and shots not in wanted.shots:
                         continue
                     if name == "tasks" and learner in ("pixels", "hog", "cnn"):
                         continue  # they learn one task
                     data, began = draw(name, shots, number), time.monotonic()
-                    for what, accuracy, size in list(measure(name, learner, data)):
+                    for what, accuracy, size in list(measure(name, learner, data, wanted.size)):
                         seconds = time.monotonic() - began
-                        values = (what, str(shots), str(number), learner, f"{accuracy:.2f}",
+                        values = (what, str(shots), str(number), label, f"{accuracy:.2f}",
                                   f"{seconds:.1f}", size)  # fmt: skip
                         rows.append(dict(zip(FIELDS, values, strict=True)))
                         with path.open("a", newline="") as file:

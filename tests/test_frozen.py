@@ -89,12 +89,12 @@ def test_features_are_those_of_the_ancestor_in_a_model(shape: tuple[int, int, in
     with torch.no_grad():
         resized = F.interpolate(images, (side, side), mode="bilinear", antialias=shape[1] > side)
         wanted = network.learning(False).flow(resized, ANCESTOR).values
-        assert torch.allclose(feature_network("tiny", shape)(images), wanted, atol=1e-5)
+        assert torch.allclose(feature_network("tiny", shape).network(images), wanted, atol=1e-5)
 
 
 def test_a_grey_picture_has_the_features_of_three_equal_channels() -> None:
     grey = torch.rand(2, 1, 48, 48, generator=Seed(1).torch())
-    one, three = feature_network("tiny", (1, 48, 48)), feature_network("tiny", (3, 48, 48))
+    one, three = (feature_network("tiny", (n, 48, 48)).network for n in (1, 3))
     found, wanted = one(grey), three(grey.expand(-1, 3, -1, -1))
     assert torch.allclose(found, wanted, atol=0.01)  # weights have 16 bits, and so has their sum
 
@@ -265,7 +265,7 @@ def test_a_state_of_another_ancestor_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "settings", "says"), [
-    ("ncm", {"ancestor": "large"}, "ancestor is 'large'; use tiny or small"),
+    ("ncm", {"ancestor": "large"}, "no ancestor named 'large'; known are small, timm:NAME, tiny"),
     ("slda", {"shrinkage": 0}, "shrinkage is 0, but must be more than 0"),
     ("fecam", {"off_diagonal": 2.0}, "off_diagonal is 2, but must be at most shrinkage (1)"),
     ("fecam", {"power": 0}, "power is 0, but must be more than 0"),

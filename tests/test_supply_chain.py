@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
-LOCKS = ("requirements-dev.lock", "requirements-cluster.lock")
+LOCKS = ("requirements-dev.lock", "requirements-cluster.lock", "requirements-timm.lock")
 HOLES = {  # the first version without the holes that were known when this was written
     "pillow": "10.3", "starlette": "0.49.1", "h11": "0.16", "jinja2": "3.1.6", "PyYAML": "5.4",
     "cryptography": "44.0.1", "setuptools": "78.1.1", "onnx": "1.17", "torch": "2.8",
@@ -61,6 +61,16 @@ def test_the_environment_is_made_from_the_locks() -> None:
     assert "LOCKED := --require-hashes --no-deps -r" in made
     assert "$(LOCKED) requirements-dev.lock" in made
     assert "--require-hashes --no-deps" in ci
+    assert all(f"-o {name}" in made for name in LOCKS)
+    assert all(name in ci for name in LOCKS[1:])  # those beside the development environment
+
+
+def test_timm_fits_the_torch_that_is_locked() -> None:
+    """torchvision names the torch that it was built for; another would replace the CPU build."""
+    dev, timm = locked("requirements-dev.lock"), locked("requirements-timm.lock")
+    assert timm["torch"] == dev["torch"]
+    assert timm["torchvision"][0] == "0.28.0"  # for torch 2.13
+    assert dev["torch"][0].startswith("2.13.")
 
 
 def test_the_lock_holds_what_the_package_asks_for() -> None:

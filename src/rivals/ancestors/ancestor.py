@@ -11,6 +11,7 @@ and `input.std`; model/ancestor_file.py reads them, and a model keeps a copy.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -65,17 +66,8 @@ class Ancestor:
         return self.card["input_shape"][1] if "input_shape" in self.card else None
 
     def preparation(self, channels: int) -> Preprocessing | None:
-        """How bytes are prepared for it; None: as for models without ancestor.
-
-        Of colours that become grey the means are taken, which is not exact where they differ.
-        """
-        if PREPARED[0] not in self.tensors:
-            return None
-        rows = [self.tensors[name].double() for name in PREPARED]
-        if channels != self.channels:
-            rows = [row.mean().expand(channels) for row in rows]
-        mean, std = (tuple(row.tolist()) for row in rows)
-        return Preprocessing(255.0, mean, std)
+        """How bytes are prepared for it; None: as for models without ancestor."""
+        return preparation_of(self.tensors, channels) if PREPARED[0] in self.tensors else None
 
     def network(self, rivals: int) -> NetworkSettings:
         """The network whose tickets have the shape of the ancestor, `rivals` units in a block."""
@@ -109,6 +101,18 @@ class Ancestor:
             names = NormState.NAMES
             norms.append({name: self.tensors[f"layer{number}.norm.{name}"] for name in names})
         network.adopt(weights, norms, self.within)
+
+
+def preparation_of(tensors: Mapping[str, Tensor], channels: int) -> Preprocessing:
+    """How the tensors of an ancestor say that bytes are prepared.
+
+    Of colours that become grey the means are taken, which is not exact where they differ.
+    """
+    rows = [tensors[name].double() for name in PREPARED]
+    if channels != len(rows[0]):
+        rows = [row.mean().expand(channels) for row in rows]
+    mean, std = (tuple(row.tolist()) for row in rows)
+    return Preprocessing(255.0, mean, std)
 
 
 def whole_covariance(stored: Tensor) -> Tensor:

@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
 from rivals.ancestors import ANCESTORS_SIDES, fitting_side
 from rivals.ancestors.ancestor import shipped
+from rivals.ancestors.timm_backbone import find_backbone, is_backbone
+from rivals.errors import RivalsError
+from rivals.io.reading import printable
 from rivals.nn.cut import Cutter
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.plain_layers import Resize
 from rivals.nn.rival_network import ANCESTOR
+from rivals.registry import allowed_imports
 from rivals.seeds import Seed
+from rivals.streams.task import Preprocessing, centred
+
+
+@dataclass(frozen=True)
+class FrozenNetwork:
+    """What computes features, its name in results, and how it wants bytes to be prepared."""
+
+    name: str
+    network: nn.Module
+    preparation: Preprocessing
 
 
 @torch.no_grad()
-def feature_network(ancestor: str, input_shape: tuple[int, int, int]) -> nn.Module:
+def feature_network(
+    ancestor: str, input_shape: tuple[int, int, int], side: int = 0
+) -> FrozenNetwork:
     """The network of an ancestor, for pictures of `input_shape`; the only way to frozen features.
 
-    Called with pictures (n, *input_shape) that `rivals.streams.task.centred` prepared, it gives
-    features (n, d). Pictures are resized inside, as models with an ancestor do. It is a plain
-    network (torch.fx), so tickets can hold it.
+    Its `network` gives features (n, d) of pictures (n, *input_shape) that `preparation` prepared.
+    They are resized inside, to `side` pixels or as models with this ancestor do. It is a plain
+    network (torch.fx) or a stem, so tickets can hold it.
 
     >>> import torch
-    >>> feature_network("tiny", (3, 32, 32))(torch.zeros(2, 3, 32, 32)).shape
+    >>> feature_network("tiny", (3, 32, 32)).network(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 160])
     """
-    found = shipped(ancestor)
     channels, height, width = input_shape
-    side = fitting_side(min(height, width), ANCESTORS_SIDES)
+    if is_backbone(ancestor):
+        if ancestor not in allowed_imports():
+            raise RivalsError(
+                f"The ancestor '{printable(ancestor)}' comes from the hub or from a file beside, "
+                "and settings in a folder alone cannot ask for that; if you trust them, add "
+                f"--allow-import {printable(ancestor)}."
+            )
+        backbone = find_backbone(ancestor)
+        stem = backbone.stem(side or backbone.side)
+        return FrozenNetwork(backbone.name, stem, backbone.preparation(channels))
+    found = shipped(ancestor)
+    side = side or fitting_side(min(height, width), ANCESTORS_SIDES)
     network = NetworkPlan(found.network(1), (channels, side, side)).rivals(Seed(0))
     found.give_to(network)
     cutter = Cutter()
@@ -36,4 +64,4 @@ def feature_network(ancestor: str, input_shape: tuple[int, int, int]) -> nn.Modu
     if (height, width) != (side, side):
         images = cutter.emit(Resize(side), images)
     flow = network.learning(False).flow(images, ANCESTOR)
-    return cutter.finish(flow.values).eval()
+    return FrozenNetwork(ancestor, cutter.finish(flow.values).eval(), centred(channels))

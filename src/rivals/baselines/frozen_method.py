@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -24,9 +24,11 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field
 from torch import Tensor, fx, nn
 
+from rivals.ancestors import SHIPPED
 from rivals.ancestors.feature_network import feature_network
+from rivals.ancestors.timm_backbone import PREFIX, is_backbone
 from rivals.baselines.seen_classes import NEVER, best_class
-from rivals.errors import RivalsError
+from rivals.errors import RivalsError, unknown
 from rivals.io.files import digest
 from rivals.learn.method import Method, StepResult
 from rivals.learn.state import State, StatePart
@@ -39,7 +41,7 @@ from rivals.nn.plain_layers import Power
 from rivals.nn.task_state import NamedTensors, TaskColumn
 from rivals.seeds import Seed
 from rivals.streams.batching import Batching
-from rivals.streams.task import Batch, Task, centred
+from rivals.streams.task import Batch, Task
 
 IMAGES = 64  # that the ancestor looks at together
 
@@ -47,15 +49,25 @@ IMAGES = 64  # that the ancestor looks at together
 class FrozenSettings(TrainingSettings):
     """Whose features are used, and how."""
 
-    ancestor: Literal["tiny", "small"] = Field(
-        "small", description="The trained network whose features are used."
+    ancestor: str = Field(
+        "small",
+        description="The trained network whose features are used: tiny, small, or timm:NAME, a "
+        "backbone of timm (timm:NAME=FILE takes its weights from a file).",
     )
+    side: int = Field(
+        0, ge=0, le=256,
+        description="Pixels a side that images are resized to; 0: as models with the ancestor do.",
+    )  # fmt: skip
     power: float = Field(
         1.0,
         gt=0,
         le=2,
         description="Features are raised to it (Tukey's transform); 0.5 makes them more normal.",
     )
+
+    def check(self) -> None:
+        if self.ancestor not in SHIPPED and not is_backbone(self.ancestor):
+            raise unknown("ancestor", self.ancestor, (*SHIPPED, f"{PREFIX}NAME"))
 
     @property
     def batching(self) -> Batching:
@@ -73,9 +85,11 @@ class FrozenMethod(Method):
     def __init__(self, plan: NetworkPlan, settings: Any, seed: Seed) -> None:
         super().__init__(plan, settings, seed)
         plan.dense(seed, "ticket")  # a run has settings of a network; wrong ones are refused here
-        network = feature_network(settings.ancestor, plan.input_shape)
-        self.fingerprint = digest(safetensors.torch.save(dict(network.state_dict())))
-        self.network = network.to(self.device)
+        frozen = feature_network(settings.ancestor, plan.input_shape, settings.side)
+        tensors = {name: t.contiguous() for name, t in frozen.network.state_dict().items()}
+        self.fingerprint = digest(safetensors.torch.save(tensors))
+        self.network, self.name = frozen.network.to(self.device), frozen.name
+        self.preparation = frozen.preparation
         with torch.no_grad():
             seen = self.network(torch.zeros(1, *plan.input_shape, device=self.device))
         self.transform = nn.Sequential(*self.transforms(seen.shape[1])).to(self.device)
@@ -125,12 +139,12 @@ class FrozenMethod(Method):
 
     @property
     def pretrained(self) -> dict[str, str]:
-        return {"name": self.settings.ancestor, "sha256": self.fingerprint}
+        return {"name": self.name, "sha256": self.fingerprint}
 
     def centred(self, task: Task) -> Task:
         """The task with pictures as the ancestor knows them, whatever the stream's own way is."""
-        scale, channels = task.preprocessing.scale, self.plan.input_shape[0]
-        return replace(task, preprocessing=centred(channels, scale))
+        known = replace(self.preparation, scale=task.preprocessing.scale)
+        return replace(task, preprocessing=known)
 
     def start(self, task: Task) -> None:
         super().start(self.centred(task))
@@ -260,7 +274,7 @@ class FrozenMethod(Method):
         if found != self.pretrained:
             raise RivalsError(
                 f"The state was learned on the ancestor '{found['name']}' with the checksum "
-                f"{found['sha256'][:8]}…, but here is '{self.settings.ancestor}' with "
+                f"{found['sha256'][:8]}…, but here is '{self.name}' with "
                 f"{self.fingerprint[:8]}…; use the version of rivals that wrote it, or start anew."
             )
         self.load_common(state["common"])

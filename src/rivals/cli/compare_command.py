@@ -121,8 +121,10 @@ def compare(
 
 
 def _parts(text: str | None) -> list[str]:
-    """The words of `a,b` and `key=value`."""
-    return [word.strip() for word in (text or "").replace("=", ",").split(",")]
+    """The words of `a,b` and `key=value`; a value may have an equals sign itself."""
+    whole, value = text or "", (text or "").partition("=")[2]
+    words = [*whole.replace("=", ",").split(","), *value.split(",")]
+    return [word.strip() for word in words]
 
 
 def _write_bands(path: Path, rows: list[dict[str, str]]) -> None:

@@ -42,7 +42,8 @@ def learn(
     ancestor: Annotated[
         str | None,
         typer.Option(
-            help="New model only: what to start from: small (default), tiny, none or a folder."
+            help="New model only: what to start from: small (default), tiny, none, a folder, or "
+            "timm:NAME[=WEIGHTS]."
         ),
     ] = None,
     new: Annotated[

@@ -31,7 +31,8 @@ def serve(
     ancestor: Annotated[
         str | None,
         typer.Option(
-            help="New model only: what to start from: small (default), tiny, none or a folder."
+            help="New model only: what to start from: small (default), tiny, none, a folder, or "
+            "timm:NAME[=WEIGHTS]."
         ),
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
@@ -53,10 +54,13 @@ def serve(
     from rivals.web.server import serve as serve_model
 
     if ancestor not in (None, NO_ANCESTOR, *SHIPPED):
+        from rivals.ancestors.timm_backbone import absolute, is_backbone
         from rivals.model.ancestor_file import find
 
         find(ancestor)  # refused now, not with the first task
-        if Path(ancestor).is_dir():
+        if is_backbone(ancestor):
+            ancestor = absolute(ancestor)
+        elif Path(ancestor).is_dir():
             ancestor = str(Path(ancestor).resolve())  # tasks are learned by other processes
 
     def ready(address: Address) -> None:

@@ -6,7 +6,7 @@
 
 A folder may come from elsewhere: types, shapes and sizes are checked before memory is taken, and
 its numbers before anything is computed with them. A model keeps the file of tensors among those of
-its tasks, so it needs the folder no longer.
+its tasks, so it needs the folder no longer. So it does with the weights of a backbone of timm.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from rivals.ancestors.ancestor import (
     whole_covariance,
     width_of,
 )
+from rivals.ancestors.timm_backbone import INNER, SLACK, Backbone, find_backbone, is_backbone
 from rivals.edge.card import check_preprocessing
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import digest
@@ -47,6 +48,7 @@ from rivals.model.manifest import (
 )
 from rivals.model.network_size import check_network_size
 from rivals.naming.discriminant import RIDGE
+from rivals.nn import timm_stem
 from rivals.nn.network_plan import NetworkPlan
 from rivals.seeds import Seed
 
@@ -58,17 +60,22 @@ MOST_FEATURES = limits.WIDTH // defaults.RIVALS  # the width of a ticket
 Width = Annotated[int, Field(ge=1, le=MOST_FEATURES)]
 
 
-def find(name: str) -> Ancestor:
-    """The ancestor that a user names: one that is shipped, or the folder of another."""
+AnyAncestor = Ancestor | Backbone
+
+
+def find(name: str) -> AnyAncestor:
+    """The ancestor that a user names: shipped, a backbone of timm, or the folder of another."""
     if name in SHIPPED:
         return shipped(name)
+    if is_backbone(name):
+        return find_backbone(name)
     folder = Path(name)
     if not folder.exists() and folder.name == name:
         raise unknown("ancestor", name, (NO_ANCESTOR, *SHIPPED))
     return read(folder)
 
 
-def of_model(model: Path, content: Description) -> Ancestor:
+def of_model(model: Path, content: Description) -> AnyAncestor:
     """The ancestor that the description of a model names: shipped, or a file of the model."""
     wanted = content.ancestor
     assert wanted is not None
@@ -82,22 +89,28 @@ def of_model(model: Path, content: Description) -> Ancestor:
         return found
     assert wanted.bytes is not None
     what = "the file of its ancestor"
-    size = min(wanted.bytes, LARGEST)
+    most = timm_stem.LARGEST + SLACK if wanted.timm else LARGEST
+    size = min(wanted.bytes, most)
     data = task_file.read_stored(model, wanted.file, wanted.sha256, size, what)
     with task_file.in_words(model, what):
-        tensors = load(data)
+        tensors = load_backbone(data, wanted.timm) if wanted.timm else load(data)
+    if wanted.timm:
+        card = {"trained_on": wanted.trained_on, "terms": wanted.terms}
+        side = content.input_shape[1]
+        return Backbone(wanted.name, wanted.sha256, wanted.timm, side, tensors, card)
     widths = tuple(width // content.rivals for width in content.widths)
     facts = {"trained_on": wanted.trained_on, "terms": wanted.terms}
     return Ancestor(wanted.name, wanted.sha256, content.network, widths, tensors, facts, data)
 
 
-def name_of(ancestor: Ancestor) -> AncestorName:
+def name_of(ancestor: AnyAncestor) -> AncestorName:
     """How a model names its ancestor; one that is not shipped becomes a file of the model."""
     if not ancestor.data:
         return AncestorName(ancestor.name, ancestor.sha256)
     words = {name: str(ancestor.card.get(name) or "") for name in ("trained_on", "terms")}
+    timm = ancestor.architecture if isinstance(ancestor, Backbone) else None
     return AncestorName(
-        ancestor.name, ancestor.sha256, file_name(ancestor.sha256), len(ancestor.data),
+        ancestor.name, ancestor.sha256, file_name(ancestor.sha256), len(ancestor.data), timm,
         **{name: printable(text, limits.WORDS - 1) for name, text in words.items()},
     )  # fmt: skip
 
@@ -214,6 +227,26 @@ def load(data: bytes) -> dict[str, Tensor]:
         raise ValueError("has a negative variance")
     if not is_covariance(tensors["within"]):
         raise ValueError("has a covariance that is none")
+    return tensors
+
+
+def load_backbone(data: bytes, architecture: str) -> dict[str, Tensor]:
+    """The tensors of a backbone that a model keeps; a ValueError is their damage.
+
+    They are compared with what timm builds under that name before they are loaded.
+    """
+    shapes = task_file.shapes_of(data)
+    found = {name: shapes.pop(name, None) for name in PREPARED}
+    if any(each != ("F64", (3,)) for each in found.values()):
+        raise ValueError("does not say how pictures are prepared")
+    if any(kind != "F32" or not name.startswith(INNER) for name, (kind, _) in shapes.items()):
+        raise ValueError("holds something else than weights")
+    inner = {name.removeprefix(INNER): shape for name, (_, shape) in shapes.items()}
+    problem = timm_stem.first_misfit(inner, architecture)
+    if problem:
+        raise ValueError(f"does not fit timm's '{architecture}' at {printable(problem, 80)}")
+    tensors = task_file.tensors_of(data)
+    check_preprocessing(255.0, *(tensors[name].tolist() for name in PREPARED))
     return tensors
 
 

@@ -11,6 +11,7 @@ from itertools import count
 
 from rivals.ancestors import ANCESTORS_SIDES, fitting_side
 from rivals.ancestors.ancestor import Ancestor
+from rivals.ancestors.timm_backbone import Backbone
 from rivals.errors import RivalsError, unknown
 from rivals.learn.twta import TWTASettings
 from rivals.model.limits import NETWORKS
@@ -38,8 +39,9 @@ PLENTY = 20_000  # pictures, from which on none is moved about
 
 
 def plan(
-    side: int, grey: bool, network: str | None, size: int | None, ancestor: Ancestor | None
-) -> tuple[NetworkSettings, tuple[int, int, int]]:
+    side: int, grey: bool, network: str | None, size: int | None,
+    ancestor: Ancestor | Backbone | None,
+) -> tuple[NetworkSettings, tuple[int, int, int]]:  # fmt: skip
     """Network and input shape of a new model, for pictures whose shorter side is usually `side`.
 
     Colours are kept unless `grey` is asked for: the next task may have some. With an ancestor, the
@@ -47,6 +49,9 @@ def plan(
     """
     if size is not None and not 8 <= size <= LARGEST_SIDE:
         raise RivalsError(f"--size is {size}, but pictures have 8 to {LARGEST_SIDE} pixels a side.")
+    if isinstance(ancestor, Backbone):
+        chosen = size or ancestor.side
+        return ancestor.network(RIVALS), (1 if grey else 3, chosen, chosen)
     sides: tuple[int, ...] = ANCESTORS_SIDES if ancestor else SIDES
     if ancestor and ancestor.side:
         sides = (ancestor.side,)
@@ -80,7 +85,7 @@ def looks_at(ancestor: Ancestor, side: int) -> bool:
     )
 
 
-def preparation(channels: int, ancestor: Ancestor | None = None) -> Preprocessing:
+def preparation(channels: int, ancestor: Ancestor | Backbone | None = None) -> Preprocessing:
     """The same for every task of a model: bytes to −2 … 2, or as its ancestor knows them."""
     known = ancestor.preparation(channels) if ancestor else None
     return known or centred(channels)
@@ -88,11 +93,12 @@ def preparation(channels: int, ancestor: Ancestor | None = None) -> Preprocessin
 
 def training(
     images: int, side: int, batch: int, epochs: int | None, augmentation: str | None,
-    ancestor: bool,
+    ancestor: bool, stem: bool = False,
 ) -> TWTASettings:  # fmt: skip
     """How `images` are learned: few ones often, many ones a few times.
 
-    What starts from an ancestor starts near its end: fewer and smaller steps are enough.
+    What starts from an ancestor starts near its end: fewer and smaller steps are enough. The
+    features of a stem are computed once, so that pictures are not moved about.
     """
     shown = (PRESENTED_FROM_ANCESTOR if ancestor else PRESENTED) * min(1.0, WIDE / side)
     wanted = max(EPOCHS, min(MOST_EPOCHS, round(shown / images)))
@@ -101,7 +107,7 @@ def training(
         epochs=epochs or wanted,
         batch_size=actual,
         lr=(LR_FROM_ANCESTOR if ancestor else LR) * math.sqrt(actual / BATCH),
-        augmentation=augmentation or ("crop" if images < PLENTY else "none"),
+        augmentation=augmentation or ("none" if stem or images >= PLENTY else "crop"),
     )
 
 

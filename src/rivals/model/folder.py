@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rivals.ancestors.ancestor import Ancestor
+from rivals.ancestors.timm_backbone import Backbone
 from rivals.errors import RivalsError, unknown
 from rivals.io import signatures
 from rivals.io.files import make_folders, remove_files, write_bytes
@@ -45,6 +45,7 @@ from rivals.model import (
     spare_space,
     task_file,
 )
+from rivals.model.ancestor_file import AnyAncestor
 from rivals.model.history import ModelHistory
 from rivals.model.manifest import NAME, Description, MovedEdges, TaskFacts, damaged
 from rivals.model.moved_edges import Cells, StoredEdges, cell_count
@@ -73,7 +74,8 @@ class ModelFolder:
 
     def __init__(
         self, path: Path, content: Description, device: str = "cpu",
-        lock: FolderLock | None = None, key: Path | None = None, ancestor: Ancestor | None = None,
+        lock: FolderLock | None = None, key: Path | None = None,
+        ancestor: AnyAncestor | None = None,
     ) -> None:  # fmt: skip
         self.path, self.description, self.device = path, content, device
         self.new_ancestor = ancestor  # of a model that is not written yet
@@ -82,6 +84,7 @@ class ModelFolder:
         self.moved: Cells = {}  # edges that are not in the files of their owners
         self.unsigned = False  # whether this change took a signature away
         self._tickets_fit = False  # whether there was memory for all of them
+        self._read_ancestor: AnyAncestor | None = None
 
     @classmethod
     def open(
@@ -100,10 +103,13 @@ class ModelFolder:
         return list(self.description.tasks)
 
     @property
-    def ancestor(self) -> Ancestor:
+    def ancestor(self) -> AnyAncestor:
         """The ancestor of a model that has one."""
-        assert self.description.ancestor is not None
-        return self.new_ancestor or ancestor_file.of_model(self.path, self.description)
+        named, known = self.description.ancestor, self.new_ancestor or self._read_ancestor
+        assert named is not None
+        if known is None or known.sha256 != named.sha256:
+            known = self._read_ancestor = ancestor_file.of_model(self.path, self.description)
+        return known
 
     @property
     def preparation(self) -> Preprocessing:
@@ -248,6 +254,8 @@ class ModelFolder:
         named += (self.method.known[task].classes,)
         if content.ancestor and content.ancestor.file:  # which says how pictures are prepared
             named += (self.method.known[task].preprocessing,)
+        if network.stem is not None and content.ancestor:
+            named += (content.ancestor.timm, content.ancestor.sha256)
         found = hashlib.sha256(repr(named).encode())
         for name, tensor in sorted(parts.items()):
             values = tensor.detach().cpu().contiguous()
@@ -361,15 +369,20 @@ def _in_words(path: Path) -> Iterator[None]:
         ) from error
 
 
-def empty(content: Description, ancestor: Ancestor | None, device: str = "cpu") -> TWTA:
+def empty(content: Description, ancestor: AnyAncestor | None, device: str = "cpu") -> TWTA:
     """A network that knows nothing yet."""
     settings = NetworkSettings(
         architecture=content.network, widths=content.widths, units=content.rivals
     )
-    check_network_size(settings, content.input_shape)
-    plan = NetworkPlan(settings, content.input_shape, find_device(device))
+    stem, shape = None, content.input_shape
+    if isinstance(ancestor, Backbone):
+        stem = ancestor.stem(shape[1])
+        check_network_size(settings, (stem.features, 1, 1))
+    else:
+        check_network_size(settings, shape)
+    plan = NetworkPlan(settings, shape, find_device(device), stem)
     method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
-    if ancestor:
+    if ancestor and not isinstance(ancestor, Backbone):
         if settings != ancestor.network(content.rivals) or ancestor.misfit(method.network):
             raise RivalsError(
                 "The model's network does not have the shape of its ancestor "

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 
 from rivals.ancestors import DEFAULT, NO_ANCESTOR, SHIPPED
-from rivals.ancestors.ancestor import Ancestor, shipped
+from rivals.ancestors.ancestor import shipped
 from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.learn.callbacks import (
@@ -39,13 +38,13 @@ from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.twta import TWTA
 from rivals.model import advice, ancestor_file, budgets, defaults, limits
 from rivals.model.advice import Advice
+from rivals.model.ancestor_file import AnyAncestor
 from rivals.model.data_source import PictureData, open_source, task_name
 from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
 from rivals.model.manifest import Description, TaskFacts, exists
 from rivals.naming import familiarity
-from rivals.naming.discriminant import discriminant
 from rivals.naming.familiarity import few
 from rivals.naming.task_record import TaskRecord
 from rivals.seeds import Seed
@@ -72,7 +71,7 @@ class LearnOptions:
     network: str | None = None  # of a new model
     size: int | None = None  # pixels a side, of a new model
     grey: bool | None = None  # a new model without colours
-    ancestor: str | None = None  # of a new model: small (the default), tiny, none or a folder
+    ancestor: str | None = None  # of a new model: small (the default), tiny, none, or another
     new: float | None = None  # share of blocks that get a new unit; None: what the pictures say
     epochs: int | None = None
     augmentation: str | None = None
@@ -103,7 +102,7 @@ class LearnOptions:
         options = (self.network, self.new, self.epochs, self.augmentation)
         return all(each is None for each in options)
 
-    def find_ancestor(self) -> Ancestor | None:
+    def find_ancestor(self) -> AnyAncestor | None:
         """The ancestor of a new model; a network that was asked for has none."""
         if self.ancestor is None:
             found = shipped(DEFAULT)
@@ -135,6 +134,8 @@ class LearnOptions:
         found = content.ancestor
         if found is None or found.file is None:
             return found.name if found else NO_ANCESTOR
+        if found.timm and self.ancestor == found.name:  # wherever its weights came from
+            return found.name
         asked = None if self.ancestor in SHIPPED else self.find_ancestor()
         same = asked is not None and asked.sha256 == found.sha256
         return str(self.ancestor) if same else f"{found.name} ({found.sha256[:8]})"
@@ -219,7 +220,7 @@ def learn(
 
 
 def new_model(
-    source: PictureSource, wanted: LearnOptions, ancestor: Ancestor | None
+    source: PictureSource, wanted: LearnOptions, ancestor: AnyAncestor | None
 ) -> Description:
     """The model that suits the pictures of its first task."""
     side = picture_source.survey(source)
@@ -254,12 +255,19 @@ class LearningSession:
 
     def run(self, source: PictureSource) -> Learned:
         model, method = self.model, self.model.method
+        augmentation = self.options.augmentation
+        if method.network.stem is not None and augmentation not in (None, "none"):
+            raise RivalsError(
+                f"--augment {augmentation} is for networks that see pictures anew, but the "
+                f"features of the ancestor of {model.path} are computed once; leave it out."
+            )
         pictures = self.read(source)
         task = self.divide(pictures)
         known = model.description.task(task.name)
         method.settings = defaults.training(
             len(task.train), model.description.input_shape[1], self.memory.batch,
-            self.options.epochs, self.options.augmentation, method.network.has_ancestor,
+            self.options.epochs, augmentation, method.network.has_ancestor,
+            method.network.stem is not None,
         )  # fmt: skip
         if known and method.in_closed_form(known.name):
             return self.refine_statistics(task, pictures, known)
@@ -302,11 +310,11 @@ class LearningSession:
             worth = known + max(defaults.WORTH_NEW, standard_error(known, len(task.validation)))
             if wanted is not None or facts.accuracy > worth:
                 model.familiarity[task.name] = self.statistics(task)
-                self.advise(task, advice.NEW_UNITS, self.answers, frozen)
+                self.advise(task, advice.NEW_UNITS, self.answers, frozen, closed)
                 return facts
             method.drop(task.name)
         kept = advice.NEAREST if closed.nearest_mean else advice.CLOSED_FORM
-        self.advise(task, kept, closed.predicted, frozen)
+        self.advise(task, kept, closed.predicted, frozen, closed)
         return self.in_closed_form(task, closed, None)
 
     def by_pixels(self, task: Task) -> TaskFacts | None:
@@ -337,11 +345,12 @@ class LearningSession:
         return replace(facts, accuracy=accuracy, held=found.tested, images=count)
 
     def advise(
-        self, task: Task, kept: str, predicted: Tensor, frozen: FrozenFeatures | None = None
-    ) -> None:
+        self, task: Task, kept: str, predicted: Tensor, frozen: FrozenFeatures | None = None,
+        closed: ClosedForm | None = None,
+    ) -> None:  # fmt: skip
         """Compare with baselines, and see what would help."""
-        fit = partial(discriminant, within=frozen.within) if frozen else None
-        features = frozen.rows if frozen else None
+        fit = frozen.fit(closed) if frozen and closed else None
+        features = frozen.few_rows if frozen else None
         self.advice = advice.advise(
             task, predicted, kept, features=features, fit=fit, seed=self.seed.child("advice")
         )

@@ -98,12 +98,16 @@ class MovedEdges:
 
 @dataclass(frozen=True)
 class AncestorName:
-    """Which ancestor owns unit 0 of every block: one that is shipped, or a file of the model."""
+    """Which ancestor owns unit 0 of every block: one that is shipped, or a file of the model.
+
+    A backbone of timm is a file of the model, too; it lies before all blocks and owns none.
+    """
 
     name: Name
     sha256: Checksum
     file: TaskFileName | None = None
     bytes: Bytes | None = None
+    timm: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,100}\z")] | None = None  # its architecture
     trained_on: Words = ""  # what its card says, where the card is not shipped
     terms: Words = ""
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -284,6 +288,8 @@ def _check_names(found: _Content) -> None:
         if not found.ancestor.bytes:
             raise ValueError("does not say how large the file of its ancestor is")
         files.append(found.ancestor)
+    elif found.ancestor and found.ancestor.timm:
+        raise ValueError("does not name the file of its ancestor")
     if len({task.name for task in found.tasks}) < len(found.tasks):
         raise ValueError("names a task twice")
     if len({each.sha256 for each in files}) < len(files):

@@ -135,7 +135,8 @@ class Model:
             grey: A new model without colours.
             network: conv-small, conv-residual, lenet, mlp or resnet-small; then without ancestor.
             ancestor: What a new model starts from: small (the default), tiny, none for random
-                weights, or the folder of an ancestor (`rivals.make_ancestor`).
+                weights, the folder of an ancestor (`rivals.make_ancestor`), or timm:NAME, a
+                backbone of timm with weights from the hub; timm:NAME=FILE takes them from a file.
             new: Share of blocks that get a new unit; by default the pictures decide.
             seed: All randomness of a new model comes from it.
             callbacks: Callbacks of the trainer.

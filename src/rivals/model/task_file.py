@@ -21,6 +21,7 @@ from rivals.io.reading import UnreadableError, parse_json, read_bytes
 from rivals.model import limits
 from rivals.model.manifest import MovedEdges, TaskFacts, damaged, file_name
 from rivals.model.moved_edges import INDEX, cell_count
+from rivals.naming.discriminant import MOST_IN_COVARIANCE
 from rivals.naming.familiarity import LEVELS
 from rivals.naming.gaussian import DIRECTIONS
 from rivals.naming.scores import SIDE
@@ -172,11 +173,11 @@ def _differing(found: Shapes, wanted: Shapes) -> str:
 def statistics(network: RivalNetwork, classes: int, covariance: bool) -> Shapes:
     """What is kept of a task's features of the ancestor, to name it and for a closed form.
 
-    The features of a stem have one variance, and no task keeps a covariance of them.
+    A covariance of very many features would take more than it is worth.
     """
     width = network.shared_width
     shapes: Shapes = {"kept.means": ("F16", (classes, width)), "kept.counts": ("I32", (classes,))}
-    if covariance and network.stem is None:
+    if covariance and (network.stem is None or width <= MOST_IN_COVARIANCE):
         shapes["kept.covariance"] = "F16", (width * (width + 1) // 2,)
     return shapes
 

@@ -8,8 +8,8 @@ is taking counts away. A few pictures show little of a covariance, so that of cl
 stands in for `prior` pictures, and with very few it is all there is: then no scatter is kept. What
 all scores have in common is taken out: it says nothing, and small scores lose less in rounding.
 
-Of the features of a stem no covariance is known. Then Σ is one variance for all of them, and the
-discriminant finds the nearest mean.
+Of the features of a stem no covariance is known before, only one variance for all of them. Then the
+discriminant finds the nearest mean, or that variance stands in for `prior` pictures.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 PRIOR = 300.0  # pictures that the covariance of other classes counts as, where nothing chose it
+MOST_IN_COVARIANCE = 2048  # features of a stem that a task may keep a covariance of
 RIDGE = 1e-3  # of the mean variance, added to every variance
 
 Head = tuple[Tensor, Tensor]  # weight (classes, d) and bias (classes,)
@@ -103,10 +104,13 @@ def covariance(
     """Σ of all these classes, `within` counting as much as `prior` pictures: (d, d).
 
     With a prior of 0 all directions count the same: Σ is one variance, (1,), and the nearest class
-    mean decides. So it is if nothing else is known: `within` is (1,).
+    mean decides. So it is if nothing else is known: `within` is (1,), and no scatter was kept.
     """
     if within.dim() == 1:
-        return within.double()
+        if prior == 0 or all(each.scatter is None for each in statistics):
+            return within.double()
+        width = statistics[0].means.shape[1]
+        within = within * torch.eye(width, dtype=within.dtype, device=within.device)
     if prior == 0:
         return within.diagonal().mean().double().view(1)
     whole, freedom = prior * within.double(), prior

@@ -13,7 +13,7 @@ density of features refused the most pictures of other data sets: docs/quickstar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -36,22 +36,33 @@ class FeatureStatistics(nn.Module):
     levels: Tensor  # (LEVELS,) of held-out pictures, ascending
 
     def __init__(
-        self, features: Mapping[str, Tensor], levels: Tensor, derived: bool = False
-    ) -> None:
+        self, features: Mapping[str, Tensor], levels: Tensor,
+        derived: Callable[[], Mapping[str, Tensor]] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.density = NamedTensors(features)  # means of classes, and the spread around them
+        self._density = NamedTensors(features)  # means of classes, and the spread around them
         self.register_buffer("levels", levels)
-        self.derived = derived  # from statistics that are stored anyway
+        self.derived = derived  # from statistics that are stored anyway, when it is first asked for
+
+    @property
+    def density(self) -> NamedTensors:
+        """Means of classes, and the spread around them."""
+        if self.derived and not self._density.to_dict():
+            self._density = NamedTensors(self.derived())
+        return self._density
 
     @classmethod
     def of_statistics(
         cls, kept: dict[str, Tensor], within: Tensor, prior: float, levels: Tensor | None = None
     ) -> FeatureStatistics:
         """The density that follows from the statistics of a task in closed form."""
-        statistics = ClassStatistics.from_tensors(kept)
-        spread = covariance([statistics], within, prior)
-        density = gaussian.of_covariance(statistics.means.float(), spread)
-        return cls(density, torch.empty(0) if levels is None else levels, derived=True)
+
+        def density() -> dict[str, Tensor]:
+            statistics = ClassStatistics.from_tensors(kept)
+            spread = covariance([statistics], within, prior)
+            return gaussian.of_covariance(statistics.means.float(), spread)
+
+        return cls({}, torch.empty(0) if levels is None else levels, density)
 
     def forward(self, output: TicketOutput) -> Tensor:
         """How familiar pictures are, by what the task's ticket makes of them: (n,)."""
@@ -67,8 +78,10 @@ class FeatureStatistics(nn.Module):
         return float(torch.lerp(self.levels[below], self.levels[below + 1], place - below))
 
     def tensors(self) -> dict[str, Tensor]:
+        if self.derived:
+            return {"levels": self.levels}
         named = {f"features.{name}": t for name, t in self.density.to_dict().items()}
-        return {"levels": self.levels} if self.derived else {**named, "levels": self.levels}
+        return {**named, "levels": self.levels}
 
 
 def load(tensors: dict[str, Tensor]) -> FeatureStatistics:

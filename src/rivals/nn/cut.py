@@ -98,10 +98,13 @@ class Follower(fx.Interpreter):
 
 
 def follow(network: nn.Module, values: Any) -> Any:
-    """Let a recorder flow through a plain network, or through a module that is one layer."""
+    """Let a recorder flow through a plain network, or through a module that is one layer.
+
+    A stem stays the same object, for all who read its features.
+    """
     if isinstance(network, fx.GraphModule):
         return Follower(network).run(values)
-    return run(deepcopy(network), values)
+    return run(network if isinstance(network, Stem) else deepcopy(network), values)
 
 
 def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:

@@ -17,7 +17,8 @@ from rivals.io.reading import printable
 from rivals.nn.cut import Cutter, conv2d, linear
 from rivals.nn.plain_layers import Gradients, Power, Resize, Square
 from rivals.nn.stem import Stem
-from rivals.tickets.ticket_checks import Shape, layer_shape
+from rivals.nn.timm_stem import TimmStem, build_stem
+from rivals.tickets.ticket_checks import Shape, layer_shape, stem_tensors
 
 INPUT = "images"
 
@@ -107,6 +108,12 @@ def _layer(node: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
         return conv2d(weight, bias, node["stride"], node["padding"])
     if word == "linear":
         return linear(tensors[f"{name}.weight"], tensors.get(f"{name}.bias"))
+    if word == TimmStem.word:
+        weights = stem_tensors(name, tensors)
+        stem = build_stem(node["architecture"], node["side"], weights)
+        if stem.features != node["features"]:
+            raise ValueError("its backbone gives another number of features than it says")
+        return stem
     if word in ("max_pool", "avg_pool"):
         kind = nn.MaxPool2d if word == "max_pool" else nn.AvgPool2d
         return kind(node["kernel_size"], node["stride"], node["padding"])

@@ -124,6 +124,14 @@ def layer_shape(node: dict[str, Any], tensors: dict[str, Tensor], inputs: list[S
         if len(shape) != 3:
             raise ValueError("only an image can be resized")
         shape = (shape[0], *whole_numbers([node["side"]], 1, SIDE) * 2)
+    elif word == "timm":
+        texts(node["architecture"])
+        if len(shape) != 3 or shape[0] not in (1, 3):
+            raise ValueError("a backbone needs a picture")
+        whole_numbers([node["side"]], 1, SIDE)
+        if not all(bool(torch.isfinite(t).all()) for t in stem_tensors(name, tensors).values()):
+            raise ValueError("a weight is not finite")
+        shape = (whole_numbers([node["features"]], 1, VALUES)[0],)
     elif word == "power":
         numbers([node["exponent"]])
         if not 0 < node["exponent"] <= EXPONENT:
@@ -138,6 +146,13 @@ def layer_shape(node: dict[str, Any], tensors: dict[str, Tensor], inputs: list[S
     if not 0 < math.prod(shape) <= VALUES:
         raise ValueError("a layer gives nothing, or more than any ticket")
     return shape
+
+
+def stem_tensors(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of the stem that the layer `name` is, as the stem calls them."""
+    prefix = f"{name}.network."
+    found = {key: tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): tensor for key, tensor in found.items()}
 
 
 def _out(side: int, kernel: int, stride: int, padding: int) -> int:
