@@ -319,7 +319,8 @@ class LearningSession:
         if not self.options.chooses_nothing or not found or method.network.stem is not None:
             return None
         accuracy = found.baselines[advice.PIXELS]
-        if accuracy <= found.accuracy + standard_error(found.accuracy, found.tested):
+        other = found.accuracy_compared
+        if accuracy <= other + standard_error(other, found.compared):
             return None
         method.drop(task.name)
         parts = (task.train, task.validation)
@@ -328,13 +329,13 @@ class LearningSession:
         head = logistic_regression(rows, labels, self.seed.child("pixels"))
         method.learn_direct(task, *head)
         self.model.familiarity[task.name] = self.statistics(task)
-        others = {**found.baselines, found.kept: found.accuracy}
+        others = {**found.baselines, found.kept: other}
         self.advice = replace(  # what is known of mistakes is that of the other learner
-            found, accuracy=accuracy, kept=advice.PIXELS, baselines=others, confused=None,
-            more_pictures=None,
+            found, accuracy=accuracy, tested=found.compared, kept=advice.PIXELS, baselines=others,
+            confused=None, more_pictures=None, some=None,
         )  # fmt: skip
         facts, count = self.facts(task, PLANNED, None), len(labels)
-        return replace(facts, accuracy=accuracy, held=found.tested, images=count)
+        return replace(facts, accuracy=accuracy, held=found.compared, images=count)
 
     def advise(
         self, task: Task, kept: str, predicted: Tensor, frozen: FrozenFeatures | None = None
