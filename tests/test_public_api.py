@@ -77,7 +77,7 @@ LEARN = """
 import numpy as np
 import rivals
 images = np.random.default_rng(0).integers(0, 256, (24, 16, 16), dtype=np.uint8)
-rivals.Model("small").learn((images, ["a", "b"] * 12), "noise", epochs=1)
+rivals.Model("small").learn((images, ["a", "b"] * 12), "noise", epochs=1, ancestor="tiny")
 """
 FEW = """
 import numpy as np
