@@ -36,7 +36,7 @@ class Forge:
     def close(self) -> None:
         assert self.process.stdin
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(120)  # of a busy machine
 
 
 class Child:

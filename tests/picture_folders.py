@@ -1,6 +1,6 @@
 """Folders of real pictures, a subfolder for each class, made from the data sets under $RIVALS_DATA.
 
-python tests/picture_folders.py DIR
+python tests/picture_folders.py DIR [PICTURES OF A CLASS TO LEARN FROM, 100]
 
 DIR/digits DIR/clothes DIR/things     to learn from
 DIR/held/digits …                     to ask about: test images of the same data sets
@@ -46,5 +46,6 @@ def picture(pixels: np.ndarray) -> Image.Image:
 
 
 if __name__ == "__main__":
+    learned = int(sys.argv[2]) if len(sys.argv) > 2 else 100
     for task in ("digits", "clothes", "things"):
-        write(Path(sys.argv[1]), task, 100, 40)
+        write(Path(sys.argv[1]), task, learned, 40)

@@ -31,14 +31,17 @@ from rivals.model.advice import (
     Advice,
     ConfusedPair,
     MorePictures,
+    advise,
     expected_gain,
     learning_curve,
     most_confused,
 )
 from rivals.model.testing import wilson
 from rivals.naming.discriminant import discriminant, nearest_class_mean
+from rivals.naming.minimise import minimise
 from rivals.seeds import Seed
 from rivals.streams.stream import folds
+from rivals.streams.task import Examples, Task, centred
 from teaching import folder
 
 PLAIN = {"bird": 0, "cat": 1, "dog": 2, "frog": 3}
@@ -263,6 +266,33 @@ def test_the_verdict_in_words(gain: float, error: float, verdict: str, sentence:
     assert str(found).endswith(sentence)
 
 
+def test_the_search_finds_the_bottom_of_a_narrow_curved_valley() -> None:
+    """Rosenbrock's function, whose slope leads astray; the bottom is at (1, 1)."""
+
+    def valley(point: Tensor) -> tuple[float, Tensor]:
+        x, y = point
+        value = (1 - x) ** 2 + 100 * (y - x**2) ** 2
+        across = 200 * (y - x**2)
+        return float(value), torch.stack([2 * (x - 1) - 2 * x * across, across])
+
+    start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+    found = minimise(valley, start, flat=1e-8, steps=60)
+    assert torch.allclose(found, torch.ones(2, dtype=torch.float64), atol=1e-8)
+    assert valley(minimise(valley, start, flat=1e-8, steps=5))[0] < valley(start)[0]
+    assert torch.equal(minimise(valley, start, flat=1e9, steps=60), start)
+
+
+def test_the_search_ends_where_only_rounding_is_left() -> None:
+    calls = []
+
+    def bowl(point: Tensor) -> tuple[float, Tensor]:
+        calls.append(1)
+        return 1e6 + float(point.square().sum()), 2 * point
+
+    minimise(bowl, torch.full((3,), 0.7), flat=0.0, steps=1000)
+    assert len(calls) < 10
+
+
 # Together ----------------------------------------------------------------------------------------
 
 
@@ -280,6 +310,11 @@ def test_learners_are_compared_in_one_line() -> None:
     kept = Advice(79.0, 50, False, PIXELS, {PIXELS: 79.0, NEW_UNITS: 74.0})
     assert kept.learners() == [("logistic regression on pixels", 79.0), ("trained network", 74.0)]
     assert Advice(79.0, 50, False, PIXELS, {PIXELS: 79.0}).sentences() == {}
+    some = Advice(72.0, 2000, True, CLOSED_FORM, {PIXELS: 41.0, CLOSED_FORM: 70.0}, some=500)
+    assert some.sentences()["learners"] == (
+        "Kept: linear discriminant (70.0 % of 500 of the pictures). For comparison: logistic "
+        "regression on pixels 41.0 %."
+    )
 
 
 def test_advice_is_json() -> None:
@@ -292,6 +327,7 @@ def test_advice_is_json() -> None:
         "cross_validated": True,
         "kept": "closed form",
         "baselines": {"pixels": 41.0},
+        "compared": 50,
         "learners": [["linear discriminant", 72.0], ["logistic regression on pixels", 41.0]],
         "confused": {"classes": ["cat", "dog"], "count": 7, "mistakes": 14},
         "more_pictures": {
@@ -329,6 +365,24 @@ def test_learn_says_it(tmp_path: Path, accepted: Callable[..., str]) -> None:
 
     learned = rivals.Model(tmp_path / "m").learn(pictures, "same", again=True)
     assert learned.advice is None
+
+
+def test_of_many_pictures_learners_are_compared_on_the_same_some() -> None:
+    images, labels = digits(900)
+    none = Examples(images[:0], labels[:0])
+    task = Task("digits", tuple("0123456789"), Examples(images, labels), none, centred(1, 15.0))
+    tested = held_out_rows(list(folds(labels, FOLDS, Seed(0).child("folds")))[:6])
+    predicted = (labels + 1) % 10  # the learner that was kept is right on these only
+    predicted[tested] = labels[tested]
+    found = advise(task, predicted, CLOSED_FORM, seed=Seed(0))
+    assert 500 <= found.compared == len(tested) < found.tested == 900
+    assert found.accuracy == pytest.approx(100 * len(tested) / 900)
+    assert found.accuracy_compared == 100
+    assert found.learners()[0] == ("linear discriminant", 100.0)
+    assert f"100.0 % of {len(tested)} of the pictures" in found.sentences()["learners"]
+    few = Task(task.name, task.classes, Examples(images[:300], labels[:300]), none, centred(1))
+    all_of_them = advise(few, labels[:300], CLOSED_FORM, seed=Seed(0))
+    assert (all_of_them.compared, list(all_of_them.baselines)) == (300, [PIXELS])
 
 
 def test_a_trained_task_is_compared_on_what_was_held_out(tmp_path: Path) -> None:

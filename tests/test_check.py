@@ -20,7 +20,8 @@ from rivals.errors import RivalsError
 from rivals.io import signatures
 from rivals.model import history, limits, task_file
 from rivals.model.checking import check
-from rivals.model.folder import ModelFolder, drop
+from rivals.model.dropping import drop
+from rivals.model.folder import ModelFolder
 from rivals.model.history import ModelHistory
 from rivals.model.manifest import checksum
 from rivals.model.model import Model

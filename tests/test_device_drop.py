@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rivals.model.folder import ModelFolder, drop
+from rivals.model.dropping import drop
+from rivals.model.folder import ModelFolder
 from rivals.model.model import Model
 from rivals.nn.shared_weight import rounded
 from teaching import folder, marks, teach

@@ -290,6 +290,11 @@ def only_damage(place: Path) -> None:
         path.write_text("no picture")
 
 
+def both_classes(place: Path) -> None:
+    shutil.rmtree(place / "digit 1")
+    shutil.copytree(place / "digit 0", place / "digit 1")
+
+
 def a_hidden_command(place: Path) -> None:
     (place / "digit 0").rename(place / "\x1b[2Jdigit")
 
@@ -310,7 +315,8 @@ def a_long_name(place: Path) -> None:
         (one_picture, "has 1 picture, but each needs at least 2"),
         (a_folder_of_tasks, "holds the folder 'digit 0' and no pictures, but a class is"),
         (loose_pictures, "no classes and 1 picture that lies directly in it, but a task needs"),
-        (only_damage, "has 0 pictures (4 left out)"),
+        (only_damage, "is not a picture that can be read (UnidentifiedImageError)), but"),
+        (both_classes, "png: the same picture is in another class, too), but each"),
         (a_hidden_command, "characters that cannot be shown"),
         (bytes_that_are_no_text, "characters that cannot be shown"),
         (a_long_name, "a name of 120 letters"),

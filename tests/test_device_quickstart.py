@@ -23,6 +23,7 @@ from teaching import marks
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "quickstart.md"
+PICTURES = "50"  # a class; the page has 100, which takes twice as long. From 40 on, `learn` trains
 NEEDED = ("mnist", "fashion-mnist", "cifar-10")
 
 
@@ -37,7 +38,8 @@ def carry_out(line: str) -> str:
     command, _, file = line.partition(" > ")
     words = shlex.split(command, comments=True)
     if words[0] == "python":
-        subprocess.run([sys.executable, *words[1:]], check=True, capture_output=True)
+        made = [sys.executable, *words[1:], PICTURES]
+        subprocess.run(made, check=True, capture_output=True)
         return ""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as ended:

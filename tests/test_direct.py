@@ -25,7 +25,8 @@ from rivals.learn.twta import TWTA, TWTASettings
 from rivals.model.checking import check
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import FrozenFeatures
-from rivals.model.learning import LearningSession, LearnOptions
+from rivals.model.learn_options import LearnOptions
+from rivals.model.learning import LearningSession
 from rivals.model.manifest import NAME, checksum, file_name
 from rivals.naming.discriminant import discriminant
 from rivals.naming.task_record import TaskRecord

@@ -6,8 +6,11 @@ from torch import nn
 
 from rivals.experiment import matrix
 from rivals.experiment.calibration import expected_error
-from rivals.tickets.cost import cost
+from rivals.nn.network_plan import networks
+from rivals.streams.task import Examples, Task, centred
+from rivals.tickets.cost import cost, counting_flops, multiplications
 from rivals.tickets.overlap import consecutive_overlap, overlap, overlap_by_chance, overlaps
+from toys import make, teach
 
 WORKED = [[90.0], [80.0, 70.0], [60.0, 50.0, 40.0]]
 
@@ -47,6 +50,22 @@ def test_cost_of_a_plain_network():
     assert found.weights == 8 * 27 + 8 + 5 * 128 + 5
     assert found.macs == 8 * 27 * 16 + 128 * 5
     assert 4 * found.weights < found.bytes < 4 * found.weights + 1000
+
+
+@pytest.mark.parametrize(
+    ("method", "architecture"),
+    [("twta", name) for name in networks] + [(name, "mlp") for name in ("fecam", "softnet", "er")],
+)
+def test_multiplications_are_those_that_torch_counts(method, architecture):
+    shape = (3, 32, 32)
+    learner = make(method, {"architecture": architecture}, shape=shape, epochs=1)
+    images = torch.randint(0, 256, (8, *shape), dtype=torch.uint8)
+    some = Examples(images, torch.arange(8) % 2)
+    teach(learner, Task("toy", ("a", "b"), some, some, centred(3)))
+    ticket = learner.ticket("toy")
+    with counting_flops() as counter:
+        ticket(torch.zeros(1, *shape))
+    assert multiplications(ticket, shape) == counter.get_total_flops() // 2 > 0
 
 
 def test_chance_follows_the_number_of_rivals_as_a_network_grows():

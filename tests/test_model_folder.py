@@ -24,7 +24,8 @@ from rivals.errors import RivalsError
 from rivals.io.files import digest
 from rivals.learn import twta
 from rivals.model import defaults, manifest, network_size, spare_space, task_file
-from rivals.model.folder import ModelFolder, drop
+from rivals.model.dropping import drop
+from rivals.model.folder import ModelFolder
 from rivals.model.history import ModelHistory
 from rivals.model.manifest import checksum, file_name
 from rivals.model.model import Model

@@ -77,7 +77,14 @@ LEARN = """
 import numpy as np
 import rivals
 images = np.random.default_rng(0).integers(0, 256, (24, 16, 16), dtype=np.uint8)
-rivals.Model("small").learn((images, ["a", "b"] * 12), "noise", epochs=1)
+rivals.Model("small").learn((images, ["a", "b"] * 12), "noise", epochs=1, ancestor="tiny")
+"""
+FEW = """
+import numpy as np
+import rivals
+images = np.random.default_rng(0).integers(0, 256, (24, 48, 48, 3), dtype=np.uint8)
+learned = rivals.Model("few").learn((images, ["a", "b"] * 12), "noise")
+assert learned.advice.baselines["pixels"] > 0
 """
 PREDICT = """
 import numpy as np
@@ -97,6 +104,11 @@ def test_a_model_loads_no_baselines() -> None:
     assert run_code(PREDICT + TEST + loaded(NOT_FOR_A_MODEL)) == "[]"
     assert run_code(PREDICT + loaded(NOT_FOR_ANSWERS)) == "[]"
     assert run_code("import rivals.baselines.er\n" + loaded(NOT_FOR_A_MODEL[:1])) != "[]"
+
+
+def test_learning_from_few_pictures_does_not_load_the_compiler_of_torch() -> None:
+    found = "print([n for n in ('torch._dynamo', 'scipy') if n in __import__('sys').modules])"
+    assert run_code(FEW + found) == "[]"
 
 
 # The script of fifteen lines ----------------------------------------------------------------------

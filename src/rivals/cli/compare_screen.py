@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID, TimeElapsedColumn
 from rich.table import Column, Table
 
-from rivals.cli.terminal import Terminal
+from rivals.cli.terminal import Terminal, bars
 
 if TYPE_CHECKING:
     from rivals.experiment.grid.comparison import Outcome
@@ -40,13 +40,7 @@ class CompareScreen:
         if not self.interactive:
             yield
             return
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=self.console, transient=True) as self.progress:
+        with bars(self.console, TimeElapsedColumn()) as self.progress:
             self.whole = self.progress.add_task("all runs", total=len(self.runs), note="")
             yield
         self.progress = None

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, Progress, TextColumn
-
-from rivals.cli.terminal import Terminal
+from rivals.cli.terminal import Terminal, bars
 from rivals.model.testing import plus_minus
 
 MOST_FILES = 10  # skipped files that are listed
@@ -24,15 +22,8 @@ class LearnScreen:
     def __init__(self, model: Path) -> None:
         self.model = model
         self.console = Terminal()
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
-            TextColumn("{task.fields[numbers]}", markup=False),
-        )
-        self.progress = Progress(
-            *columns, console=self.console, transient=True, disable=not self.console.is_terminal
-        )
-        self.bar = self.progress.add_task("starting", total=None, numbers="")
+        self.progress = bars(self.console, width=30)
+        self.bar = self.progress.add_task("starting", total=None, note="")
         self.held = 0  # pictures
         self.validation = ""
 
@@ -55,7 +46,7 @@ class LearnScreen:
         numbers = f"{event['done']:,} of {event['of']:,}"
         self.progress.update(
             self.bar, description="reading", completed=event["done"], total=event["of"],
-            numbers=numbers,
+            note=numbers,
         )  # fmt: skip
 
     def on_fewer(self, event: dict[str, Any]) -> None:
@@ -97,7 +88,7 @@ class LearnScreen:
         )
         self.progress.update(
             self.bar, description=phase, completed=event["step"], total=event["steps"],
-            numbers=numbers,
+            note=numbers,
         )  # fmt: skip
 
     def on_validation(self, event: dict[str, Any]) -> None:

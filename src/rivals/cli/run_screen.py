@@ -9,11 +9,11 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID, TimeRemainingColumn
 from rich.table import Table
 
 from rivals.cli.matrix_table import matrix_table
-from rivals.cli.terminal import Terminal
+from rivals.cli.terminal import Terminal, bars
 from rivals.experiment.loop import Run, RunCallback
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
@@ -39,13 +39,7 @@ class RunScreen(RunCallback):
         if not self.interactive:
             yield
             return
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[numbers]}", markup=False),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=self.console, transient=True) as self.progress:
+        with bars(self.console, TimeRemainingColumn()) as self.progress:
             yield
 
     def on_run_begin(self, run: Run) -> None:
@@ -60,7 +54,7 @@ class RunScreen(RunCallback):
         if self.bar is not None:
             self.progress.remove_task(self.bar)
         text = f"task {number}/{self.tasks} {task}"
-        self.bar = self.progress.add_task(text, total=None, numbers="")
+        self.bar = self.progress.add_task(text, total=None, note="")
 
     def on_step(self, trainer: Trainer, result: StepResult) -> None:
         method, at = trainer.method, trainer.method.position
@@ -73,7 +67,7 @@ class RunScreen(RunCallback):
         tau = f"τ {temperature():.2f}  " if temperature and method.phase != "settled" else ""
         accuracy = 100 * self.correct / self.seen
         numbers = f"loss {result.loss:.3f}  accuracy {accuracy:.1f} %  {tau}"
-        self.progress.update(self.bar, completed=at.step, total=at.steps, numbers=numbers)
+        self.progress.update(self.bar, completed=at.step, total=at.steps, note=numbers)
 
     def on_results(self, run: Run) -> None:
         """One line after each task: its accuracy and the size of its ticket."""

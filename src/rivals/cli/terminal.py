@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.segment import Segment
 from rich.text import Text
 
@@ -37,3 +38,12 @@ class Terminal(Console):
                 renderable = renderable.copy()
                 renderable.plain = plain
         return super().render(renderable, options)
+
+
+def bars(console: Console, *last: ProgressColumn, width: int | None = 40) -> Progress:
+    """Progress bars that vanish when they end: a description, a bar, its field `note`."""
+    return Progress(
+        TextColumn("{task.description}", markup=False), BarColumn(bar_width=width),
+        TextColumn("{task.fields[note]}", markup=False), *last,
+        console=console, transient=True, disable=not console.is_terminal,
+    )  # fmt: skip

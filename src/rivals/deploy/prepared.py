@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from rivals.edge.quiet import quiet
+from rivals.errors import RivalsError
 from rivals.io.checksum import with_checksum
 from rivals.tickets.ticket import Ticket
 
@@ -35,9 +37,27 @@ class Prepared(nn.Module):
         return scores
 
 
+def ticket_module(ticket: Ticket, raw_input: bool) -> tuple[nn.Module, Tensor]:
+    """What is exported, and an image as it takes one: uint8, or prepared float32."""
+    kind = torch.uint8 if raw_input else torch.float32
+    module = Prepared(ticket) if raw_input else ticket.network
+    return module.eval(), torch.zeros(1, *ticket.input_shape, dtype=kind)
+
+
+@contextlib.contextmanager
+def converting(converter: str) -> Iterator[None]:
+    """Converters are quiet, and fail in one sentence."""
+    try:
+        with quiet():
+            yield
+    except Exception as error:  # of many kinds, from several passes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise RivalsError(f"{converter} could not write the ticket ({reason}).") from error
+
+
 def ticket_graph(ticket: Ticket, raw_input: bool, batch: int | None = None) -> ModelProto:
     """The graph of a ticket: uint8 or prepared float32 images in, "scores" (n, classes) out."""
-    module = Prepared(ticket) if raw_input else ticket.network
+    module, _ = ticket_module(ticket, raw_input)
     return graph(module, ticket.input_shape, raw_input, ["scores"], batch)
 
 

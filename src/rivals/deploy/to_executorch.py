@@ -7,10 +7,8 @@ from pathlib import Path
 import torch
 
 from rivals.deploy.export_format import Format, Options, card, formats, write_card
-from rivals.deploy.prepared import Prepared
+from rivals.deploy.prepared import converting, ticket_module
 from rivals.edge.card import sidecar
-from rivals.edge.quiet import quiet
-from rivals.errors import RivalsError
 from rivals.io.files import write_bytes
 from rivals.tickets.ticket import Ticket
 
@@ -23,15 +21,9 @@ class Executorch(Format):
     modules = ("executorch",)
 
     def write(self, ticket: Ticket, path: Path, options: Options) -> None:
-        kind = torch.uint8 if options.raw_input else torch.float32
-        module = Prepared(ticket) if options.raw_input else ticket.network
-        image = torch.zeros(1, *ticket.input_shape, dtype=kind)
-        try:
-            with quiet():
-                data = lower(module.eval(), image)
-        except Exception as error:  # of many kinds, from several passes
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-            raise RivalsError(f"executorch could not write the ticket ({reason}).") from error
+        module, image = ticket_module(ticket, options.raw_input)
+        with converting("executorch"):
+            data = lower(module, image)
         write_bytes(path, data)
         write_card(sidecar(path), card(ticket, options), data)
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from rivals.deploy.export_format import Format, Options, card, formats, write_card
-from rivals.deploy.prepared import Prepared
+from rivals.deploy.prepared import converting, ticket_module
 from rivals.edge.card import sidecar
-from rivals.edge.quiet import quiet
-from rivals.errors import RivalsError
 from rivals.tickets.ticket import Ticket
 
 
@@ -22,17 +18,11 @@ class LiteRT(Format):
     modules = ("litert_torch", "ai_edge_litert")
 
     def write(self, ticket: Ticket, path: Path, options: Options) -> None:
-        kind = torch.uint8 if options.raw_input else torch.float32
-        module = Prepared(ticket) if options.raw_input else ticket.network
-        image = torch.zeros(1, *ticket.input_shape, dtype=kind)
-        try:
-            with quiet():
-                import litert_torch
+        module, image = ticket_module(ticket, options.raw_input)
+        with converting("litert-torch"):
+            import litert_torch
 
-                litert_torch.convert(module.eval(), (image,)).export(str(path))
-        except Exception as error:  # of many kinds, from several converters
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-            raise RivalsError(f"litert-torch could not write the ticket ({reason}).") from error
+            litert_torch.convert(module, (image,)).export(str(path))
         write_card(sidecar(path), card(ticket, options), path.read_bytes())
 
 

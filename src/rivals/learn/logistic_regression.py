@@ -17,6 +17,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from rivals.naming.discriminant import Head
+from rivals.naming.minimise import minimise
 from rivals.seeds import Seed
 from rivals.streams.stream import folds, stratified
 
@@ -95,24 +96,17 @@ def fit_path(
 def _minimise(
     inputs: Tensor, truth: Tensor, decay: Tensor, start: Tensor, curved: Tensor, enough: float
 ) -> Tensor:
-    """The weights (classes, d) with the least loss, by L-BFGS.
+    """The weights (classes, d) with the least loss.
 
     `curved` (d,) is about the second derivative of the loss, so weights are searched in units of
     its root; the search ends where a step gains less than `enough`.
     """
     unit = curved.rsqrt()
-    point = (start / unit).requires_grad_()
-    search = torch.optim.LBFGS(
-        [point], max_iter=ITERATIONS, history_size=8, line_search_fn="strong_wolfe",
-        tolerance_grad=math.sqrt(enough / point.numel()), tolerance_change=0,
-    )  # fmt: skip
 
-    def evaluate() -> float:
-        weight = point.detach() * unit
+    def evaluate(point: Tensor) -> tuple[float, Tensor]:
+        weight = point * unit
         logs = torch.log_softmax(inputs @ weight.T, 1)
-        value = -(logs * truth).sum() + 0.5 * (decay * weight.square()).sum()
-        point.grad = ((logs.exp() - truth).T @ inputs + decay * weight) * unit
-        return float(value)
+        value = 0.5 * (decay * weight.square()).sum() - (logs * truth).sum(dtype=torch.float64)
+        return float(value), ((logs.exp() - truth).T @ inputs + decay * weight) * unit
 
-    search.step(evaluate)  # type: ignore[no-untyped-call]
-    return point.detach() * unit
+    return minimise(evaluate, start / unit, math.sqrt(enough / start.numel()), ITERATIONS) * unit

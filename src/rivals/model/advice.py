@@ -28,9 +28,11 @@ from rivals.streams.stream import folds, stratified
 from rivals.streams.task import Task
 
 CLOSED_FORM, NEW_UNITS, PIXELS, NEAREST = "closed form", "new units", "pixels", "nearest mean"
+EDGES = "edges"
 LEARNERS = {  # in words
     CLOSED_FORM: "linear discriminant",
     NEW_UNITS: "trained network",
+    EDGES: "linear discriminant on edges",
     PIXELS: "logistic regression on pixels",
     NEAREST: "nearest class mean",
 }
@@ -95,14 +97,16 @@ class Advice:
 
         {"accuracy": 72.0, "interval": [58.3, 82.5], "tested": 50, "cross_validated": true,
          "kept": "closed form",                             # a key of LEARNERS
-         "baselines": {"pixels": 41.0, "nearest mean": 52.0},  # percent, on the same pictures
+         "baselines": {"pixels": 41.0, "nearest mean": 52.0},  # percent
+         "compared": 50,                                    # pictures that gave these percents
          "learners": [["linear discriminant", 72.0], ["nearest class mean", 52.0], …],  # in words
          "confused": {"classes": ["cat", "dog"], "count": 7, "mistakes": 14} | null,
          "more_pictures": {"accuracies": [60.1, 66.4, 72.0], "gain": 4.8, "error": 1.4,
                            "verdict": "help" | "little" | "unclear"} | null,
          "sentences": {"learners": "…", "confused": "…", "more_pictures": "…"}}  # those that are
 
-    `baselines` may have other learners, too, that were tried and not kept.
+    Of very many pictures in cross-validation, learners are compared on some: then `compared` is
+    less than `tested`, and `baselines` has the learner that was kept, too, on these pictures.
     """
 
     accuracy: float  # percent, of the learner that was kept
@@ -112,6 +116,17 @@ class Advice:
     baselines: Mapping[str, float] = field(default_factory=dict)
     confused: ConfusedPair | None = None
     more_pictures: MorePictures | None = None
+    some: int | None = None  # pictures that learners are compared on, if not all
+
+    @property
+    def compared(self) -> int:
+        """Pictures on which learners are compared."""
+        return self.tested if self.some is None else self.some
+
+    @property
+    def accuracy_compared(self) -> float:
+        """Percent of these pictures, of the learner that was kept."""
+        return self.accuracy if self.some is None else self.baselines[self.kept]
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -130,18 +145,22 @@ class Advice:
         return found
 
     def learners(self) -> list[tuple[str, float]]:
-        """Learners in words with their accuracies: the one that was kept, then the best others."""
+        """Learners in words with their accuracies on the same pictures: the one that was kept, then
+        the best others."""
         others = [(each, name) for name, each in self.baselines.items() if name != self.kept]
-        ranked = [(self.accuracy, self.kept), *sorted(others, reverse=True)]
+        ranked = [(self.accuracy_compared, self.kept), *sorted(others, reverse=True)]
         return [(LEARNERS.get(name, name), each) for each, name in ranked]
 
     def _comparison(self) -> str:
         """What was kept, and the others; whether one of them is as good."""
         (kept, accuracy), *others = self.learners()
         listed = [f"{name} {each:.1f} %" for name, each in others]
+        some = ""
+        if self.some is not None:
+            kept, some = f"{kept} ({accuracy:.1f} %", f" of {self.some} of the pictures)"
         if others[0][1] < accuracy:
-            return f"Kept: {kept}. For comparison: {', '.join(listed)}."
-        return "; ".join([f"Kept: {kept}, no better than {listed[0]}", *listed[1:]]) + "."
+            return f"Kept: {kept}{some}. For comparison: {', '.join(listed)}."
+        return "; ".join([f"Kept: {kept}{some}, no better than {listed[0]}", *listed[1:]]) + "."
 
     def to_dict(self) -> dict[str, Any]:
         more = self.more_pictures
@@ -152,6 +171,7 @@ class Advice:
             "cross_validated": self.cross_validated,
             "kept": self.kept,
             "baselines": dict(self.baselines),
+            "compared": self.compared,
             "learners": [list(each) for each in self.learners()],
             "confused": asdict(self.confused) if self.confused else None,
             "more_pictures": {**asdict(more), "verdict": more.verdict} if more else None,
@@ -161,7 +181,7 @@ class Advice:
 
 def advise(
     task: Task, predicted: Tensor, kept: str, *, features: Tensor | None = None,
-    fit: Fit | None = None, others: Mapping[str, float] | None = None, seed: Seed,
+    fit: Fit | None = None, fit_rows: Tensor | None = None, seed: Seed,
 ) -> Advice:  # fmt: skip
     """Measure all that `Advice` says.
 
@@ -174,7 +194,7 @@ def advise(
         features: (n, d), those of the ancestor for all pictures in this order, if there is one.
         fit: A learner on these features, for the learning curve: `discriminant` with the ancestor's
             covariance, whatever was kept, since it gains from more pictures as `learn` does.
-        others: Percent right of other learners that were tried, on the same pictures.
+        fit_rows: (n, d), what `fit` reads, if not these features.
     """
     parts = (task.train, task.validation)
     labels = torch.cat([each.labels for each in parts])
@@ -183,7 +203,8 @@ def advise(
     if held == count:
         splits = list(folds(labels, linear_head.FOLDS, seed.child("folds")))
         splits = _some(splits, count)
-    tested = labels[held_out_rows(splits)]
+    rows_tested = held_out_rows(splits)
+    tested = labels[rows_tested]
     pixels = torch.cat([small_pixels(each.images) for each in parts])
     penalty = best_penalty(pixels, labels, seed.child("pixels"))  # once: to the baseline's favour
 
@@ -197,18 +218,24 @@ def advise(
         name: _percent(held_out_scores(rows, labels, learner, splits).argmax(1) == tested)
         for name, (learner, rows) in learners.items()
     }
+    some = None
+    if len(tested) < held:
+        some = len(tested)
+        baselines[kept] = _percent(predicted[rows_tested] == tested)
     more = None
     if features is not None and fit is not None:
-        more = learning_curve(features, labels, fit, seed.child("curve"))
+        rows = features if fit_rows is None else fit_rows
+        more = learning_curve(rows, labels, fit, seed.child("curve"))
     truth = labels[count - held :]
     return Advice(
         accuracy=_percent(predicted == truth),
         tested=held,
         cross_validated=held == count,
         kept=kept,
-        baselines={**baselines, **(others or {})},
+        baselines=baselines,
         confused=most_confused(truth, predicted, task.classes),
         more_pictures=more,
+        some=some,
     )
 
 

@@ -62,6 +62,24 @@ class ClosedForm:
         return 100 * float((self.predicted == self.labels).float().mean())
 
 
+def few_directions(rows: Tensor) -> Tensor:
+    """The rows (n, d) along as many directions as there are rows, if these are fewer: (n, k)."""
+    if rows.shape[1] <= len(rows):
+        return rows
+    exact = rows.double()
+    directions: Tensor = torch.linalg.qr(exact.T)[0]
+    return (exact @ directions).float()
+
+
+def best_scale(scores: Tensor, labels: Tensor) -> float:
+    """What to multiply scores with, so that the right classes are most probable."""
+    return min(SCALES, key=lambda scale: loss_of(scale * scores, labels))
+
+
+def loss_of(scores: Tensor, labels: Tensor) -> float:
+    return float(F.cross_entropy(scores, labels))
+
+
 class FrozenFeatures:
     """The ancestor's features of a task's pictures, and the heads that they make."""
 
@@ -95,11 +113,7 @@ class FrozenFeatures:
         Where one variance stands for what is not known, the directions in which no picture lies
         say nothing: scores are the same, and take a hundredth of the time.
         """
-        if self.within.dim() == 2 or self.rows.shape[1] <= len(self.rows):
-            return self.rows
-        rows = self.rows.double()
-        directions: Tensor = torch.linalg.qr(rows.T)[0]
-        return (rows @ directions).float()
+        return self.rows if self.within.dim() == 2 else few_directions(self.rows)
 
     def fit(self, closed: ClosedForm) -> Callable[[Tensor, Tensor], Head]:
         """How heads like that one are made, of `few_rows`."""
@@ -135,7 +149,7 @@ class FrozenFeatures:
         parts = [(held, old.join(part)) for held, part in self._parts(self.rows)]
         scores = self._scores(parts, prior, own)
         whole = old.join(ClassStatistics.of(self.rows, self.labels, self.classes))
-        return self._made(whole, parts, prior, own, self._best_scale(scores), scores)
+        return self._made(whole, parts, prior, own, best_scale(scores, self.labels), scores)
 
     def _parts(self, rows: Tensor) -> Iterator[Part]:
         """For each fold the pictures that are left out, and the statistics of the others."""
@@ -186,8 +200,8 @@ class FrozenFeatures:
     ) -> tuple[tuple[float, bool], float]:
         """The prior, whether the task's own covariance is used, and the scale of scores."""
 
-        best = {key: self._best_scale(scores) for key, scores in options.items()}
-        loss = {key: self._loss(scores, best[key]) for key, scores in options.items()}
+        best = {key: best_scale(scores, self.labels) for key, scores in options.items()}
+        loss = {key: loss_of(best[key] * each, self.labels) for key, each in options.items()}
         without = min((key for key in options if not key[1]), key=loss.__getitem__)
         chosen = min((key for key in options if key[1]), key=loss.__getitem__, default=without)
         right = [options[key].argmax(1) == self.labels for key in (chosen, without)]
@@ -196,13 +210,6 @@ class FrozenFeatures:
         if self.within.dim() == 1:  # of very many features: more than chance explains, too
             least = max(least, math.sqrt(gained + lost))
         return (chosen, best[chosen]) if gained - lost > least else (without, best[without])
-
-    def _best_scale(self, scores: Tensor) -> float:
-        """What to multiply scores with, so that the right classes are most probable."""
-        return min(SCALES, key=lambda scale: self._loss(scores, scale))
-
-    def _loss(self, scores: Tensor, scale: float) -> float:
-        return float(F.cross_entropy(scale * scores, self.labels))
 
     def accuracy_of(self, kept: dict[str, Tensor]) -> float:
         """Percent right of all pictures, by a head from statistics of others."""

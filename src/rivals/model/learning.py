@@ -19,8 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rivals.ancestors import DEFAULT, NO_ANCESTOR, SHIPPED
-from rivals.ancestors.ancestor import shipped
 from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.learn.callbacks import (
@@ -32,24 +30,27 @@ from rivals.learn.callbacks import (
     standard_error,
     validation_accuracy,
 )
+from rivals.learn.linear_head import Fit
 from rivals.learn.logistic_regression import logistic_regression
 from rivals.learn.method import Position
 from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.twta import TWTA
-from rivals.model import advice, ancestor_file, budgets, defaults, limits
+from rivals.model import advice, budgets, defaults, limits
 from rivals.model.advice import Advice
-from rivals.model.ancestor_file import AnyAncestor
 from rivals.model.data_source import PictureData, open_source, task_name
+from rivals.model.edge_discriminant import EdgeDiscriminant
 from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
-from rivals.model.manifest import Description, TaskFacts, exists
+from rivals.model.learn_options import LearnOptions, new_model
+from rivals.model.manifest import TaskFacts, exists
 from rivals.naming import familiarity
+from rivals.naming.discriminant import Head
 from rivals.naming.familiarity import few
 from rivals.naming.task_record import TaskRecord
+from rivals.nn.stem import PIXELS
 from rivals.seeds import Seed
 from rivals.streams import picture_source
-from rivals.streams.augment import AUGMENTATIONS
 from rivals.streams.picture_source import LeftOut, LoadedPictures, PictureSource
 from rivals.streams.stream import stratified
 from rivals.streams.task import Examples, Task
@@ -58,87 +59,6 @@ from rivals.tickets.parallel import ParallelTickets
 
 FEWEST_STEPS = 20  # that a budget of minutes must leave time for
 REFINING_LR = 0.2  # the learning rate of refining, as a share of that for a new task
-
-
-@dataclass(frozen=True)
-class LearnOptions:
-    """What a user may ask of learning."""
-
-    again: bool = False  # refine a task that is known
-    strict: bool = False  # refuse a folder with files that cannot be learned from
-    minutes: float | None = None  # for all of it
-    ram: float | None = None  # MB of this process
-    network: str | None = None  # of a new model
-    size: int | None = None  # pixels a side, of a new model
-    grey: bool | None = None  # a new model without colours
-    ancestor: str | None = None  # of a new model: small (the default), tiny, none, or another
-    new: float | None = None  # share of blocks that get a new unit; None: what the pictures say
-    epochs: int | None = None
-    augmentation: str | None = None
-    seed: int | None = None  # of a new model
-
-    def __post_init__(self) -> None:
-        """Refuse what could not work before any picture is read."""
-        if self.epochs is not None and self.epochs < 1:
-            raise RivalsError(f"--epochs is {self.epochs}, but must be at least 1.")
-        if self.augmentation is not None and self.augmentation not in AUGMENTATIONS:
-            known = ", ".join(AUGMENTATIONS[:-1])
-            raise RivalsError(
-                f"--augment is '{self.augmentation}'; use {known} or {AUGMENTATIONS[-1]}."
-            )
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise RivalsError(f"--seed is {self.seed}, but must be at least 0 and below 2^63.")
-        if self.new is not None and not 0 <= self.new <= 1:
-            raise RivalsError(f"--new is {self.new:g}, but is a share from 0 to 1.")
-        if self.network is not None and self.ancestor not in (None, NO_ANCESTOR):
-            raise RivalsError(
-                f"--network {self.network} and --ancestor {self.ancestor} do not go together: an "
-                "ancestor brings its own network; leave one of them out."
-            )
-
-    @property
-    def chooses_nothing(self) -> bool:
-        """Whether it is left to the pictures how they are learned."""
-        options = (self.network, self.new, self.epochs, self.augmentation)
-        return all(each is None for each in options)
-
-    def find_ancestor(self) -> AnyAncestor | None:
-        """The ancestor of a new model; a network that was asked for has none."""
-        if self.ancestor is None:
-            found = shipped(DEFAULT)
-            small = self.size is not None and self.size < defaults.SIDES[0]
-            if self.network is not None or (small and not defaults.looks_at(found, self.size or 0)):
-                return None
-            return found
-        return None if self.ancestor == NO_ANCESTOR else ancestor_file.find(self.ancestor)
-
-    def check_existing(self, model: ModelFolder) -> None:
-        """Refuse options that only a new model can follow, unless the model is just so."""
-        content = model.description
-        channels, side, _ = content.input_shape
-        asked = {
-            "network": (self.network, content.network), "size": (self.size, side),
-            "grey": (self.grey, channels == 1), "seed": (self.seed, content.seed),
-            "ancestor": (self.ancestor, self._found_ancestor(content)),
-        }  # fmt: skip
-        for option, (wanted, found) in asked.items():
-            if wanted is not None and wanted != found:
-                given = f"--{option}" if wanted is True else f"--{option} {wanted}"
-                raise RivalsError(
-                    f"{given} is for a new model, but {model.path} was made with {option} {found}; "
-                    "leave it out, or choose another --model."
-                )
-
-    def _found_ancestor(self, content: Description) -> str:
-        """The ancestor of a model, as the user names it if it is the same."""
-        found = content.ancestor
-        if found is None or found.file is None:
-            return found.name if found else NO_ANCESTOR
-        if found.timm and self.ancestor == found.name:  # wherever its weights came from
-            return found.name
-        asked = None if self.ancestor in SHIPPED else self.find_ancestor()
-        same = asked is not None and asked.sha256 == found.sha256
-        return str(self.ancestor) if same else f"{found.name} ({found.sha256[:8]})"
 
 
 @dataclass(frozen=True)
@@ -219,18 +139,6 @@ def learn(
             return session.run(source)
 
 
-def new_model(
-    source: PictureSource, wanted: LearnOptions, ancestor: AnyAncestor | None
-) -> Description:
-    """The model that suits the pictures of its first task."""
-    side = picture_source.survey(source)
-    network, shape = defaults.plan(side, bool(wanted.grey), wanted.network, wanted.size, ancestor)
-    return Description(
-        wanted.seed or 0, network.architecture, network.widths, network.units, shape, (),
-        ancestor=ancestor_file.name_of(ancestor) if ancestor else None,
-    )  # fmt: skip
-
-
 class LearningSession:
     """One task on its way into a model."""
 
@@ -292,14 +200,19 @@ class LearningSession:
         A head in closed form on the ancestor's features costs a second. New units start as copies
         of the ancestor's and are trained; with many pictures they can be better. They are kept if
         they are better on the held-out pictures by more than chance explains, for they cost bytes.
-        A closed form that is kept is then made from all pictures.
+        A closed form that is kept is then made from all pictures. Who asks for no way of learning
+        may get a discriminant on edges, where it is better.
         """
         model, method, wanted = self.model, self.model.method, self.options.new
-        network = method.network
-        frozen = FrozenFeatures(method, task, self.seed.child("folds"))
+        network, seed = method.network, self.seed.child("folds")
+        frozen = FrozenFeatures(method, task, seed)
         closed = frozen.closed_form()
+        fit, edges = frozen.fit(closed), None
+        if self.options.chooses_nothing and network.stem is None:
+            edges = EdgeDiscriminant(method, task, seed)
+        best = max(closed.accuracy, edges.accuracy if edges else 0.0)
         few = len(task.train) < defaults.FEWEST_NEW * len(task.classes)
-        enough = few or closed.accuracy >= defaults.GOOD_ENOUGH
+        enough = few or best >= defaults.GOOD_ENOUGH
         if self.options.chooses_nothing and enough:
             wanted = 0.0  # nothing is trained
         if wanted != 0:
@@ -307,15 +220,31 @@ class LearningSession:
             method.first_head = frozen.first_head(closed) if network.has_ancestor else None
             facts = self.facts(task, trainer.fit(task), None)
             known = frozen.validation_accuracy(closed)
+            if edges is not None:
+                known = max(known, edges.validation_accuracy())
             worth = known + max(defaults.WORTH_NEW, standard_error(known, len(task.validation)))
             if wanted is not None or facts.accuracy > worth:
                 model.familiarity[task.name] = self.statistics(task)
-                self.advise(task, advice.NEW_UNITS, self.answers, frozen, closed)
+                self.advise(task, advice.NEW_UNITS, self.answers, frozen.few_rows, fit)
                 return facts
             method.drop(task.name)
+        if edges is not None and edges.beats(closed.predicted):
+            self.advise(task, advice.EDGES, edges.predicted, frozen.few_rows, edges.fit,
+                        edges.few_rows)  # fmt: skip
+            count = len(edges.labels)
+            self.listener({**begins(method, task), "images": count, "held": count})
+            return self.directly(task, edges.head, edges.accuracy, count)
         kept = advice.NEAREST if closed.nearest_mean else advice.CLOSED_FORM
-        self.advise(task, kept, closed.predicted, frozen, closed)
+        self.advise(task, kept, closed.predicted, frozen.few_rows, fit)
         return self.in_closed_form(task, closed, None)
+
+    def directly(self, task: Task, head: Head, accuracy: float, tested: int) -> TaskFacts:
+        """Let a finished head that reads no body be all of the task."""
+        self.model.method.learn_direct(task, *head)
+        self.model.familiarity[task.name] = self.statistics(task)
+        count = len(task.train) + len(task.validation)
+        facts = self.facts(task, PLANNED, None)
+        return replace(facts, accuracy=accuracy, held=tested, images=count)
 
     def by_pixels(self, task: Task) -> TaskFacts | None:
         """Learn by logistic regression on small pixels, if it is better than what was learned.
@@ -327,33 +256,30 @@ class LearningSession:
         if not self.options.chooses_nothing or not found or method.network.stem is not None:
             return None
         accuracy = found.baselines[advice.PIXELS]
-        if accuracy <= found.accuracy + standard_error(found.accuracy, found.tested):
+        other = found.accuracy_compared
+        if accuracy <= other + standard_error(other, found.compared):
             return None
         method.drop(task.name)
         parts = (task.train, task.validation)
-        rows = torch.cat([method.direct_features(task, each) for each in parts])
+        rows = torch.cat([method.direct_features(task, each, PIXELS) for each in parts])
         labels = torch.cat([each.labels for each in parts])
         head = logistic_regression(rows, labels, self.seed.child("pixels"))
-        method.learn_direct(task, *head)
-        self.model.familiarity[task.name] = self.statistics(task)
-        others = {**found.baselines, found.kept: found.accuracy}
+        others = {**found.baselines, found.kept: other}
         self.advice = replace(  # what is known of mistakes is that of the other learner
-            found, accuracy=accuracy, kept=advice.PIXELS, baselines=others, confused=None,
-            more_pictures=None,
+            found, accuracy=accuracy, tested=found.compared, kept=advice.PIXELS, baselines=others,
+            confused=None, more_pictures=None, some=None,
         )  # fmt: skip
-        facts, count = self.facts(task, PLANNED, None), len(labels)
-        return replace(facts, accuracy=accuracy, held=found.tested, images=count)
+        return self.directly(task, head, accuracy, found.compared)
 
     def advise(
-        self, task: Task, kept: str, predicted: Tensor, frozen: FrozenFeatures | None = None,
-        closed: ClosedForm | None = None,
+        self, task: Task, kept: str, predicted: Tensor, features: Tensor | None = None,
+        fit: Fit | None = None, fit_rows: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Compare with baselines, and see what would help."""
-        fit = frozen.fit(closed) if frozen and closed else None
-        features = frozen.few_rows if frozen else None
         self.advice = advice.advise(
-            task, predicted, kept, features=features, fit=fit, seed=self.seed.child("advice")
-        )
+            task, predicted, kept, features=features, fit=fit, fit_rows=fit_rows,
+            seed=self.seed.child("advice"),
+        )  # fmt: skip
 
     def in_closed_form(self, task: Task, closed: ClosedForm, known: TaskFacts | None) -> TaskFacts:
         """Let statistics be all that the model knows of the task."""

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
 from rivals.io.pictures import Picture, to_pixels
-from rivals.model import folder, manifest
-from rivals.model.folder import Dropped, ModelFolder
+from rivals.model import dropping, manifest
+from rivals.model.dropping import Dropped
+from rivals.model.folder import ModelFolder
 from rivals.model.manifest import TaskFacts
 from rivals.naming.familiarity import check_share
 from rivals.naming.predictor import Predictor
@@ -159,7 +160,7 @@ class Model:
 
     def drop(self, task: str) -> Dropped:
         """Take a task out, exactly: the other tasks keep every bit."""
-        return folder.drop(self.path, task)
+        return dropping.drop(self.path, task)
 
     # Answers -----------------------------------------------------------------------------------
 

@@ -11,11 +11,9 @@ from typing import Any
 Z = 1.959964  # of a 95 % interval
 
 
-@dataclass(frozen=True)
-class ClassResult:
-    """How many pictures of a class were right."""
+class CountedPictures:
+    """What follows from how many pictures there were, and how many were right."""
 
-    label: str
     images: int
     right: int
 
@@ -26,11 +24,21 @@ class ClassResult:
 
     @property
     def interval(self) -> tuple[float, float]:
+        """95 % (Wilson)."""
         return wilson(self.right, self.images)
 
 
 @dataclass(frozen=True)
-class TestReport:
+class ClassResult(CountedPictures):
+    """How many pictures of a class were right."""
+
+    label: str
+    images: int
+    right: int
+
+
+@dataclass(frozen=True)
+class TestReport(CountedPictures):
     """What a test found. Accuracies are percent; intervals are 95 % (Wilson).
 
     `task` is the task that was given, or "" where the model had to find it. `given_task` is the
@@ -56,14 +64,6 @@ class TestReport:
     confusion: tuple[tuple[int, ...], ...]  # confusion[true][predicted]
     given_task: float | None = None
     left_out: tuple[str, ...] = ()
-
-    @property
-    def accuracy(self) -> float:
-        return 100 * self.right / self.images
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return wilson(self.right, self.images)
 
     def __str__(self) -> str:
         low, high = self.interval

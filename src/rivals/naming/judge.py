@@ -23,6 +23,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from rivals.errors import RivalsError
+from rivals.naming.minimise import minimise
 from rivals.naming.ridge import Ridge
 from rivals.naming.rule import PER_CLASS, Kept, Read, ReadAll, Rule, TaskNamer
 from rivals.naming.scores import TEMPER, Pixels, small
@@ -33,6 +34,7 @@ PENALTIES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # times the number of ex
 START = (1.0, 1.0, 0.1)  # weights before anything is seen, in log-odds
 FARTHEST = 5.0  # deviations that a value counts at most
 LARGEST = 8000  # exemplars or values of a row, whichever are fewer: 0.5 GB
+FLAT, STEPS = 1e-7, 100  # of the search for the weights: the slope that ends it, and the most steps
 PIXELS = Pixels()
 
 
@@ -105,23 +107,21 @@ def fit(
     return Judgement(look, best[2].float(), best[1].float(), sizes, kept)
 
 
-@torch.enable_grad()
 def weigh(evidence: Tensor, labels: Tensor) -> tuple[float, Tensor]:
     """Weights of evidence (k, n, classes) under which labels (n,) are most probable, and how little
     they are: minus its logarithm, an image."""
-    apart = torch.zeros(len(evidence), dtype=evidence.dtype, requires_grad=True)
     start = torch.tensor(START, dtype=evidence.dtype)
-    search = torch.optim.LBFGS([apart], max_iter=100, line_search_fn="strong_wolfe")
+    truth = F.one_hot(labels, evidence.shape[2])
 
-    def loss() -> Tensor:
-        search.zero_grad()
-        scores = torch.einsum("k,knc->nc", start * apart.exp(), evidence)
-        value = F.cross_entropy(scores, labels) + apart.square().sum() / (2 * len(labels))
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
+    def evaluate(apart: Tensor) -> tuple[float, Tensor]:
+        weighed = (start * apart.exp())[:, None, None] * evidence
+        logs = torch.log_softmax(weighed.sum(0), 1)
+        value = -(logs * truth).sum() + apart.square().sum() / 2
+        slope = ((logs.exp() - truth) * weighed).sum((1, 2)) + apart
+        return float(value) / len(labels), slope / len(labels)
 
-    search.step(loss)  # type: ignore[no-untyped-call]
-    return float(loss().detach()), (start * apart.exp()).detach()
+    apart = minimise(evaluate, torch.zeros_like(start), FLAT, STEPS)
+    return evaluate(apart)[0], start * apart.exp()
 
 
 def seen(images: Tensor, outputs: Sequence[TicketOutput]) -> Tensor:

@@ -19,7 +19,15 @@ from rivals.nn.plain_layers import Gradients, Power, Resize, Square
 from rivals.nn.stem import Stem
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
-FRESH = (nn.Conv2d, nn.Linear, *POOLS, Resize, Power, Square, Gradients)  # give no view of their input
+FRESH = (
+    nn.Conv2d,
+    nn.Linear,
+    *POOLS,
+    Resize,
+    Power,
+    Square,
+    Gradients,
+)  # give no view of their input
 PLAIN = (*FRESH, nn.ReLU, nn.Identity, nn.Flatten)  # what a ticket is made of
 PlainLayer = TypeVar("PlainLayer", nn.Linear, nn.Conv2d)
 

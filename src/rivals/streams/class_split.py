@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from rivals.seeds import Seed
 from rivals.streams.data.loading import Loaded
-from rivals.streams.splits import Pool, SplitSettings, divide, ordered, restrict
+from rivals.streams.splits import (
+    Pool,
+    SplitSettings,
+    divide,
+    item_of_group,
+    ordered,
+    restrict,
+)
 from rivals.streams.stream import Stream, StreamItem
-from rivals.streams.task import Examples, Preprocessing, Task
+from rivals.streams.task import Preprocessing
 
 
 class ClassSplit(Stream):
@@ -42,16 +46,7 @@ class ClassSplit(Stream):
 
     def __getitem__(self, index: int) -> StreamItem:
         index = self.position(index)
-        group = self.groups[index]
-
-        def pick(among: Tensor) -> Examples:
-            chosen = among[torch.isin(self.pool.labels[among], group)]
-            labels = (self.pool.labels[chosen].unsqueeze(1) == group).int().argmax(1)
-            return Examples(self.pool.take(chosen), labels)
-
-        classes = tuple(self.classes[number] for number in group.tolist())
-        train, validation, test = (
-            pick(part) for part in (self.parts.train, self.parts.validation, self.parts.test)
-        )
-        name = f"split-{index + 1}"
-        return StreamItem(Task(name, classes, train, validation, self.preprocessing), test)
+        return item_of_group(
+            index, self.groups[index], self.classes, self.parts, self.pool.labels, self.pool.take,
+            self.preprocessing,
+        )  # fmt: skip

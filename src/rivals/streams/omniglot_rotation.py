@@ -17,9 +17,18 @@ from torch import Tensor
 
 from rivals.seeds import Seed
 from rivals.streams.data.loading import load
-from rivals.streams.splits import ClassOrder, Parts, Pool, SplitSettings, ordered, restrict, unseen
+from rivals.streams.splits import (
+    ClassOrder,
+    Parts,
+    Pool,
+    SplitSettings,
+    item_of_group,
+    ordered,
+    restrict,
+    unseen,
+)
 from rivals.streams.stream import Benchmark, Stream, StreamItem, stratified, streams
-from rivals.streams.task import Examples, Preprocessing, Task
+from rivals.streams.task import Preprocessing
 
 PREPROCESSING = Preprocessing(scale=255.0, mean=(0.0,), std=(1.0,))
 CHARACTERS, WIDTH, TURNS = 1_200, 12, 4
@@ -51,6 +60,7 @@ class OmniglotRotation(Stream):
         self.tasks = settings.length(CHARACTERS // WIDTH)
         self.groups = ordered(CHARACTERS, settings.class_order, seed).view(-1, WIDTH)
         self.pool = Pool(data)
+        self.labels = self.pool.labels.repeat_interleave(TURNS)  # of images
 
     def parts(self, index: int) -> Parts:
         """The images of task `index` by name."""
@@ -66,31 +76,25 @@ class OmniglotRotation(Stream):
         share = self.settings.validation_share
         kept, held = stratified(labels[learn], share, seed.child("validation"))
         parts = Parts(*(units[rows].flatten() for rows in (learn[kept], learn[held], test)))
-        of_image = self.pool.labels.repeat_interleave(TURNS)
-        return restrict(parts, of_image, self.settings, seed)
+        return restrict(parts, self.labels, self.settings, seed)
 
     def __len__(self) -> int:
         return self.tasks
 
     def __getitem__(self, index: int) -> StreamItem:
         index = self.position(index)
-        group = self.groups[index]
+        return item_of_group(
+            index, self.groups[index], self.classes, self.parts(index), self.labels, self.take,
+            PREPROCESSING,
+        )  # fmt: skip
 
-        def pick(among: Tensor) -> Examples:
-            drawings, turns = among // TURNS, among % TURNS
-            images = self.pool.take(drawings)
-            for turn in range(1, TURNS):
-                images[turns == turn] = torch.rot90(images[turns == turn], turn, (2, 3))
-            labels = (self.pool.labels[drawings].unsqueeze(1) == group).int().argmax(1)
-            return Examples(images, labels)
-
-        parts = self.parts(index)
-        classes = tuple(self.classes[number] for number in group.tolist())
-        train, validation, test = (
-            pick(part) for part in (parts.train, parts.validation, parts.test)
-        )
-        name = f"split-{index + 1}"
-        return StreamItem(Task(name, classes, train, validation, PREPROCESSING), test)
+    def take(self, images: Tensor) -> Tensor:
+        """The drawings of these images, turned."""
+        drawings, turns = images // TURNS, images % TURNS
+        taken = self.pool.take(drawings)
+        for turn in range(1, TURNS):
+            taken[turns == turn] = torch.rot90(taken[turns == turn], turn, (2, 3))
+        return taken
 
 
 streams.register("omniglot-rotation")(Benchmark(OmniglotSettings, OmniglotRotation))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -112,7 +112,7 @@ def find(folder: Path, fewest: int = 2) -> PictureSource:
     if len(classes) > MOST_CLASSES:
         raise RivalsError(f"{folder} has {len(classes)} classes; a task has at most 1,000.")
     for name, files in classes.items():
-        check_enough(folder, name, len(files), 0, fewest)
+        check_enough(folder, name, len(files), fewest=fewest)
     return PictureSource(folder, classes, left_out)
 
 
@@ -128,14 +128,20 @@ def from_items(
     if len(classes) < fewest:
         raise RivalsError(f"'{name}' has one class, '{names[0]}', but a task needs at least two.")
     for label, items in classes.items():
-        check_enough(name, label, len(items), 0, fewest)
+        check_enough(name, label, len(items), fewest=fewest)
     return PictureSource(name, classes, [], get)
 
 
-def check_enough(place: Path | str, name: str, count: int, left_out: int, fewest: int = 2) -> None:
+def check_enough(
+    place: Path | str, name: str, count: int, left_out: Sequence[LeftOut] = (), fewest: int = 2
+) -> None:
     """Two pictures of a class to learn from: one for training, one to check with."""
     if count < fewest:
-        why = f" ({left_out} left out)" if left_out else ""
+        why = ""
+        if left_out:  # what the first one lacks is probably what they all lack
+            path, reason = left_out[0].path, left_out[0].why.partition(";")[0].rstrip(".")
+            first = reason if path in reason else f"{Path(path).name}: {reason}"
+            why = f" ({len(left_out)} left out; {first})"
         needs = "at least 2, one to learn from and one to check with" if fewest > 1 else "one"
         raise RivalsError(
             f"The class '{name}' of {place} has {count} picture{'' if count == 1 else 's'}{why}, "
@@ -291,7 +297,7 @@ def read(
     tensor = torch.from_numpy(images)[: len(clear)]
     labelled = torch.tensor([labels[number] for number in clear], dtype=torch.int64)
     for label, name in enumerate(found.classes):
-        here = sum(named_like(Path(each.path).parent.name, name) for each in left_out)
+        here = [each for each in left_out if named_like(Path(each.path).parent.name, name)]
         check_enough(found.place, name, int((labelled == label).sum()), here, fewest)
     return LoadedPictures(tuple(found.classes), tensor, labelled, left_out, repeated)
 

@@ -6,6 +6,7 @@ split over both is the same operation as the official one.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,7 +19,8 @@ from rivals.errors import RivalsError
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams.data.loading import Loaded
-from rivals.streams.stream import stratified
+from rivals.streams.stream import StreamItem, stratified
+from rivals.streams.task import Examples, Preprocessing, Task
 
 ClassOrder = Literal["natural", "seeded"]
 
@@ -98,6 +100,28 @@ class Parts:
     train: Tensor
     validation: Tensor
     test: Tensor
+
+
+def item_of_group(
+    number: int, group: Tensor, names: Sequence[str], parts: Parts, labels: Tensor,
+    take: Callable[[Tensor], Tensor], preprocessing: Preprocessing,
+) -> StreamItem:  # fmt: skip
+    """Task `number`: the classes in `group`, labelled by their place there.
+
+    Args:
+        parts: Indices of its examples, which may be among those of other classes.
+        labels: The class of each index.
+        take: The images at some indices.
+    """
+
+    def pick(among: Tensor) -> Examples:
+        chosen = among[torch.isin(labels[among], group)]
+        return Examples(take(chosen), (labels[chosen].unsqueeze(1) == group).int().argmax(1))
+
+    train, validation, test = (pick(part) for part in (parts.train, parts.validation, parts.test))
+    classes = tuple(names[each] for each in group.tolist())
+    name = f"split-{number + 1}"
+    return StreamItem(Task(name, classes, train, validation, preprocessing), test)
 
 
 def limit(index: Tensor, labels: Tensor, count: int, seed: Seed) -> Tensor:

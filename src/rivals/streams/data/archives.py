@@ -220,26 +220,34 @@ class FolderMembers(Members):
 
 
 @contextmanager
-def open_members(path: Path) -> Iterator[Members]:
-    """Open a zip file, a tar file (gzip or not) or a folder; damage becomes a RivalsError."""
-    members: Members | None = None
+def damage_in_words(path: Path, what: str, broken: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Errors that a damaged file brings, and those of the disk, as a RivalsError."""
     try:
-        if path.is_dir():
-            members = FolderMembers(path)
-        elif path.suffix == ".zip":
-            members = ZipMembers(path)
-        else:
-            members = TarMembers(path)
-        yield members
-    except BROKEN as error:
+        yield
+    except broken as error:
         raise RivalsError(
-            f"{path} is cut short or damaged ({type(error).__name__}), but a whole archive was "
+            f"{path} is cut short or damaged ({type(error).__name__}), but a whole {what} was "
             "expected; remove it and fetch the official file again."
         ) from None
     except OSError as error:
         raise RivalsError(
             f"{path} could not be read ({error.strerror or error}); check the file and the disk."
         ) from None
+
+
+@contextmanager
+def open_members(path: Path) -> Iterator[Members]:
+    """Open a zip file, a tar file (gzip or not) or a folder; damage becomes a RivalsError."""
+    members: Members | None = None
+    try:
+        with damage_in_words(path, "archive", BROKEN):
+            if path.is_dir():
+                members = FolderMembers(path)
+            elif path.suffix == ".zip":
+                members = ZipMembers(path)
+            else:
+                members = TarMembers(path)
+            yield members
     finally:
         if members is not None:
             members.close()

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivals.errors import RivalsError
+from rivals.streams.data.archives import damage_in_words
 from rivals.streams.data.decoded import Decoded, Images, Labels, Reader, Split
 
 DIGITS = tuple("0123456789")
@@ -32,31 +33,23 @@ LARGEST = 64 * 2**20  # bytes; MNIST's largest file holds 47 MB
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """The uint8 array in `path`; never reads more bytes than its header declares."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            header = file.read(4 + 4 * dimensions)
-            if len(header) < 4 + 4 * dimensions or header[:4] != bytes((0, 0, 8, dimensions)):
-                raise RivalsError(
-                    f"{path} does not begin as an IDX file of {dimensions} dimensions; "
-                    "remove it and fetch the official file again."
-                )
-            shape = tuple(np.frombuffer(header, ">u4", dimensions, 4).tolist())
-            declared = math.prod(shape)
-            if declared > LARGEST:
-                raise RivalsError(
-                    f"{path} declares {declared:,} bytes, but no official file has more than "
-                    f"{LARGEST:,}; remove it and fetch the official file again."
-                )
-            data = file.read(declared + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise RivalsError(
-            f"{path} is cut short or damaged ({type(error).__name__}), but a whole gzip file was "
-            "expected; remove it and fetch the official file again."
-        ) from None
-    except OSError as error:
-        raise RivalsError(
-            f"{path} could not be read ({error.strerror or error}); check the file and the disk."
-        ) from None
+    opened = gzip.open if path.suffix == ".gz" else open
+    broken = (EOFError, zlib.error, gzip.BadGzipFile)
+    with damage_in_words(path, "gzip file", broken), opened(path, "rb") as file:
+        header = file.read(4 + 4 * dimensions)
+        if len(header) < 4 + 4 * dimensions or header[:4] != bytes((0, 0, 8, dimensions)):
+            raise RivalsError(
+                f"{path} does not begin as an IDX file of {dimensions} dimensions; "
+                "remove it and fetch the official file again."
+            )
+        shape = tuple(np.frombuffer(header, ">u4", dimensions, 4).tolist())
+        declared = math.prod(shape)
+        if declared > LARGEST:
+            raise RivalsError(
+                f"{path} declares {declared:,} bytes, but no official file has more than "
+                f"{LARGEST:,}; remove it and fetch the official file again."
+            )
+        data = file.read(declared + 1)
     if len(data) != declared:
         found = "more than" if len(data) > declared else f"{len(data):,} of"
         raise RivalsError(

@@ -209,7 +209,9 @@ export class Train {
   /** The sentences that the bars do not show. */
   adviceTexts() {
     const { confused, more_pictures: more } = this.advice?.sentences || {};
-    return [confused, more].filter(Boolean);
+    const { compared, tested } = this.advice || {};
+    const some = compared < tested && `Learners are compared on ${count(compared, "picture")}.`;
+    return [some, confused, more].filter(Boolean);
   }
 
   progress(share) {
