@@ -65,18 +65,21 @@ class SiblingCopy:
 
     def weight(self, shared: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """The slice of one contender of each block (local ids): `shared` where nobody owns it."""
-        cells, values = self.owned.at(self.rows[rows], self.columns[columns])
-        if cells is None:
+        edges, values = self.owned.at(self.rows[rows], self.columns[columns])
+        if not len(edges):
             return shared
-        return shared.masked_fill(cells.unsqueeze(2), 0.0) + values
+        return shared.reshape(-1, shared.shape[2]).index_copy(0, edges, values).view(shared.shape)
 
     @torch.no_grad()
     def keep(self, rows: Tensor, columns: Tensor) -> TrainingCopy:
         """The ticket of the winners (local ids); the shared values become its own."""
         ids = self.rows[rows], self.columns[columns]
-        cells, _ = self.owned.at(*ids)
-        values = self.weight(self.values, rows, columns)
-        return TrainingCopy(*ids, values, None if cells is None else ~cells)
+        edges, _ = self.owned.at(*ids)
+        free = None
+        if len(edges):
+            free = torch.ones(len(rows), len(columns), dtype=torch.bool, device=rows.device)
+            free.view(-1)[edges] = False
+        return TrainingCopy(*ids, self.weight(self.values, rows, columns), free)
 
     def trainable_share(self) -> float:
         return 1.0  # of the shared values; what a winner may train is known when it is chosen
