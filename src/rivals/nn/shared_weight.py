@@ -103,8 +103,8 @@ class OwnedEdges:
     def at(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Which edges of the slice are owned, as flat numbers (n,), and their values (n, taps).
 
-        `rows` and `columns` have one id of each block, in the order of the blocks. A claim meets the
-        slice in those of its rows and columns that both have, about one cell in J².
+        `rows` and `columns` have one id of each block, in the order of the blocks. A claim meets
+        the slice in those of its rows and columns that both have, about one cell in J².
         """
         if not self.claims:
             return rows[:0], self.values

@@ -94,6 +94,7 @@ class ActiveSlice:
     leaf: Tensor  # (rows, columns, taps)
     free: Tensor | None  # (rows, columns, 1) bool; None where every edge is free
     frozen: Tensor | None  # the values before training; None where every edge is free
+    held: tuple[Tensor, Tensor] | None = None  # rows (rows,) bool, and their values before a step
 
     @classmethod
     def gather(cls, copy: TrainingCopy, rows: Tensor, columns: Tensor) -> ActiveSlice:
@@ -126,8 +127,18 @@ class ActiveSlice:
         self.leaf.sub_(self.leaf.grad, alpha=lr)
 
     @torch.no_grad()
+    def hold(self, rows: Tensor) -> None:
+        """Let these rows, (rows,) bool, have no gradient and not move in this step."""
+        assert self.leaf.grad is not None
+        self.leaf.grad[rows] = 0
+        self.held = rows, self.leaf[rows].clone()
+
+    @torch.no_grad()
     def guard(self) -> None:
-        """Put protected weights back, whatever momentum or decay has done to them."""
+        """Put protected and held weights back, whatever momentum or decay has done to them."""
+        if self.held is not None:
+            rows, before = self.held
+            self.leaf[rows], self.held = before, None
         if self.free is not None and self.frozen is not None:
             self.leaf.copy_(torch.where(self.free, self.leaf, self.frozen))
 
