@@ -49,7 +49,9 @@ def step_seconds(stream: str, preset: str) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"{'stream':18} {'preset':24} {'ms a step':>10} {'hours, all':>11} {'hours, one task':>16}")
+    print(
+        f"{'stream':18} {'preset':24} {'ms a step':>10} {'hours, all':>11} {'hours, one task':>16}"
+    )
     for stream, (_, tasks, images, _) in STREAMS.items():
         presets = ["paper-repaired"]
         presets += ["paper-table"] if stream != "omniglot-rotation" else []

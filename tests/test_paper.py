@@ -5,7 +5,9 @@ The table below is written from the paper, not from the recipes: section 4 and t
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -388,3 +390,32 @@ def test_siblings_keep_the_gradient_of_the_unit_that_was_drawn(keep: str) -> Non
         expected = likely if keep == "threshold" else torch.ones_like(likely)
         assert torch.equal(moved, expected)
     assert method.density[0] > 0
+
+
+# The document ------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parent.parent
+
+
+def claims() -> list[dict[str, str]]:
+    with (ROOT / "docs" / "paper-claims.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("row", claims(), ids=lambda row: row["the paper says"][:40])
+def test_every_claim_names_code_and_a_test_that_are_there(row: dict[str, str]) -> None:
+    assert all(row.values()), "no cell is empty; what was not measured says so"
+    assert row["kind"] in ("claim", "detail")
+    file, _, name = row["test"].partition("::")
+    assert f"def {name}" in (ROOT / file).read_text()
+    package = ROOT / "src" / "rivals"
+    for word in re.findall(r"[\w*-]+(?:/[\w*.-]+)+\.(?:py|yaml)", row["implemented"]):
+        assert list(package.glob(word)), word
+    commands = re.findall(r"benchmarks/[\w-]+\.\w+", row["measured"])
+    assert all((ROOT / command).exists() for command in commands)
+
+
+def test_claims_cover_the_paper() -> None:
+    kinds = [row["kind"] for row in claims()]
+    assert kinds.count("claim") > 15
+    assert kinds.count("detail") > 25
