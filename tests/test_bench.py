@@ -24,11 +24,12 @@ from rivals.experiment.bench.timing import Times, fastest, interleave, quartiles
 
 NAMES = {
     "train": {
-        "settled-step", "competing-step", "relaxed-step", "task-alexnet", "task-resnet18", "loop",
+        "settled-step", "competing-step", "relaxed-step", "siblings-step", "siblings-step-later",
+        "task-alexnet", "task-resnet18", "loop",
     },
     "memory": {
         "memory-alexnet-stored", "memory-alexnet-generated", "memory-resnet18-stored",
-        "memory-resnet18-generated", "wide-network",
+        "memory-resnet18-generated", "memory-siblings", "memory-siblings-later", "wide-network",
     },
     "tickets": {
         "ticket-alexnet-batch-1", "ticket-alexnet-batch-40", "ticket-alexnet-disk",

@@ -318,8 +318,8 @@ def test_the_literal_recipe_has_two_faults() -> None:
             assert accuracy < 70
             assert before == pytest.approx(after, abs=0.01) == pytest.approx(chance, abs=0.05)
         else:
-            assert accuracy > 85
-            assert after < before < chance / 2
+            assert accuracy > 80
+            assert after < chance / 2
 
 
 # Words, links, shape ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from scipy import stats
 
-from rivals.nn.shared_weight import GeneratedWeight, StoredWeight
+from rivals.nn.shared_weight import GeneratedWeight, OwnedEdges, StoredWeight
 from rivals.nn.untrained import standard_normal
 
 
@@ -112,3 +112,29 @@ def test_generated_and_held_weights_are_the_same_weights(tickets, drops):
     for task in held.claims:
         assert torch.equal(held.owned(task), made.owned(task))
         assert torch.equal(held.claims[task].first, made.claims[task].first)
+
+
+@given(
+    tickets=st.lists(st.tuples(*[st.integers(0, 2)] * 7), max_size=8),
+    drops=st.lists(st.integers(0, 7), max_size=3),
+    drawn=st.tuples(*[st.integers(0, 2)] * 7),
+    kind=st.sampled_from(KINDS),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_draw_meets_the_edges_that_earlier_tasks_own(tickets, drops, drawn, kind):
+    weight = kind(9, 12, 2, std=1.0, seed=5)  # 3 and 4 blocks of 3 units
+    for number, ticket in enumerate(tickets):
+        rows = torch.tensor(ticket[:3]) * 3 + torch.arange(3)
+        columns = torch.tensor(ticket[3:]) * 4 + torch.arange(4)
+        weight.claim(str(number), rows, columns, torch.randn(3, 4, 2))
+    for drop in drops:
+        if str(drop) in weight.claims:
+            weight.release(str(drop))
+    rows = torch.tensor(drawn[:3]) * 3 + torch.arange(3)
+    columns = torch.tensor(drawn[3:]) * 4 + torch.arange(4)
+    edges, values = OwnedEdges(weight).at(rows, columns)
+    owned = ~weight.free(rows, columns).flatten()
+    order = edges.argsort()
+    assert torch.equal(edges[order], torch.nonzero(owned).flatten())
+    kept = weight.read(rows, columns).view(-1, 2)[owned]
+    assert torch.equal(values[order].half(), kept.half())

@@ -1,6 +1,9 @@
 """What a stream leaves out is told wherever its results are."""
 
-from rivals.streams.splits import SplitSettings
+import torch
+
+from rivals.seeds import Seed
+from rivals.streams.splits import Parts, SplitSettings, restrict
 
 
 def test_limits_are_part_of_the_subset_sentence():
@@ -15,3 +18,12 @@ def test_limits_are_part_of_the_subset_sentence():
         "A part; at most 200 training images a class used; at most 50 test images a class used; "
         "5 of 20 tasks"
     )
+
+
+def test_limits_leave_an_empty_part_empty():
+    """As with the paper's 9:1 split, which holds no validation images out."""
+    labels, nothing = torch.arange(30) % 3, torch.empty(0).long()
+    parts = Parts(torch.arange(24), nothing, torch.arange(24, 30))
+    settings = SplitSettings(per_class=5, test_per_class=1, validation_share=0.0)
+    found = restrict(parts, labels, settings, Seed(0))
+    assert [len(part) for part in (found.train, found.validation, found.test)] == [15, 0, 3]

@@ -44,8 +44,10 @@ def known(method: Method, item: StreamItem) -> float:
     return _percent(method, item.test, item.task.name)
 
 
-def validation(method: Method, item: StreamItem) -> float:
-    """Percent right on validation data, which is what settings may be chosen by."""
+def validation(method: Method, item: StreamItem) -> float | None:
+    """Percent right on validation data, which is what settings may be chosen by; None without."""
+    if not len(item.task.validation):
+        return None
     return _percent(method, item.task.validation, item.task.name)
 
 

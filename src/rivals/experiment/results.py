@@ -77,6 +77,7 @@ class Results:
         rows, tasks = self.content["matrix"], self.content["tasks"]
         last = self.content["inferred"][-1] if self.content["inferred"] else None
         kept = [(method.retained(task["name"]), task["ticket"]["weights"]) for task in tasks]
+        checked = [task["validation_accuracy"] for task in tasks]
         mean_weights = sum(whole if few is None else few for few, whole in kept) / len(tasks)
         winners = [method.winners(task["name"]) for task in tasks]
         competed = bool(winners[0]) and len(tasks) > 1
@@ -88,7 +89,7 @@ class Results:
                 "calibration_error": last.get("calibration_error") if last else None,
                 "inferred_after": last["after"] if last else None,
                 "when_learned": matrix.learning_accuracy(rows),
-                "validation": _mean([task["validation_accuracy"] for task in tasks]),
+                "validation": None if None in checked else _mean(checked),
             },
             "bti": matrix.bti(rows),
             "bwt": matrix.bwt(rows),

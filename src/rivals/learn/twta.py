@@ -382,7 +382,7 @@ class TWTA(Method):
                 part.leaf.grad *= part.free
             if self.competing and self.settings.competition.keep_gradients != "all":
                 rows = self.selection.active(layer.rivals).ids
-                part.leaf.grad[~self.kept_rows(layer.rivals, rows)] = 0
+                part.hold(~self.kept_rows(layer.rivals, rows))
         if self.position.step % DENSITY_EVERY == 0:
             self.density[0] += self.gradient_density()
             self.density[1] += 1

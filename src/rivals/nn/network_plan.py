@@ -46,7 +46,9 @@ class NetworkSettings(Settings):
     )
     units: int = Field(8, ge=1, description="rival units in a block (J)")
     activation: Literal["relu", "linear"] = Field("relu", description="linear: as in the paper")
-    norm: Literal["batch", "none"] = Field("batch", description="none: only a bias per task")
+    norm: Literal["batch", "none", "identity"] = Field(
+        "batch", description="none: only a bias per task; identity: no bias either, as in Eq. 1"
+    )
     init: Literal["active", "glorot"] = Field(
         "active", description="fan-in of the active units, or Glorot on the full width"
     )

@@ -82,30 +82,53 @@ class OwnedEdges:
 
     def __init__(self, weight: SharedWeight) -> None:
         claims = {name: each for name, each in weight.claims.items() if each.first.any()}
-        self.table = ClaimTable(claims.values())
-        self.values = torch.empty(0, weight.taps, dtype=KEPT)  # (edges, taps)
-        self.place = torch.empty(0)  # (claims, row blocks, column blocks): 1 + number of the edge
-        if claims:
-            first = torch.stack([each.first for each in claims.values()])
-            self.values = torch.cat([weight.owned(name) for name in claims])
-            self.place = first.flatten().cumsum(0).view_as(first).mul_(first).int()
+        self.values = torch.empty(0, weight.taps, dtype=KEPT)  # (edges, taps), claim after claim
+        self.claims = len(claims)
+        if not claims:
+            return
+        self.values = torch.cat([weight.owned(name) for name in claims])
+        self.rows = torch.stack([each.rows for each in claims.values()])  # (claims, row blocks)
+        self.columns = torch.stack([each.columns for each in claims.values()])
+        first = next(iter(claims.values())).first
+        kind = torch.int16 if first.shape[1] < torch.iinfo(torch.int16).max else torch.int32
+        # Of each edge, how many of its row come before it in `values`; −1: owned by another claim.
+        self.rank = torch.empty(len(claims), first.numel(), dtype=kind, device=first.device)
+        counts = torch.empty(len(claims), len(first), dtype=torch.int64, device=first.device)
+        for number, claim in enumerate(claims.values()):  # one at a time: a table may be large
+            counted = claim.first.cumsum(1, dtype=kind)
+            self.rank[number] = counted.mul_(claim.first).sub_(1).flatten()
+            counts[number] = claim.first.sum(1)
+        self.start = counts.flatten().cumsum(0) - counts.flatten()  # of each row of each claim
 
-    def at(self, rows: Tensor, columns: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Which edges of the slice are owned, (rows, columns) or None, and their values, else 0.
+    def at(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Which edges of the slice are owned, as flat numbers (n,), and their values (n, taps).
 
-        `rows` and `columns` have one id of each block, in the order of the blocks.
+        `rows` and `columns` have one id of each block, in the order of the blocks. A claim meets
+        the slice in those of its rows and columns that both have, about one cell in J².
         """
-        if not self.table.claims:
-            return None, self.values
-        mine, theirs = self.table.met(rows, columns)
-        met = mine.unsqueeze(2) & theirs.unsqueeze(1)
-        place = (self.place * met).amax(0)  # an edge has one owner
-        cells = place > 0
-        if not bool(cells.any()):
-            return None, self.values
-        values = torch.zeros(*cells.shape, self.values.shape[1], device=rows.device)
-        values[cells] = self.values[(place[cells] - 1).long()].float()
-        return cells, values
+        if not self.claims:
+            return rows[:0], self.values
+        met = self.columns == columns
+        claim, row = torch.nonzero(self.rows == rows, as_tuple=True)
+        column = torch.nonzero(met, as_tuple=True)[1]  # of the first claim, then of the second, …
+        many = met.sum(1)
+        each = many[claim]  # columns that meet a row
+        ends = each.cumsum(0)
+        in_slice = row * len(columns)
+        of_row = claim * len(rows) + row
+        facts = [
+            (many.cumsum(0) - many)[claim] - (ends - each),  # where its columns are, less the place
+            in_slice,
+            claim * self.rank.shape[1] + in_slice,
+            self.start[of_row],
+        ]
+        pair = torch.repeat_interleave(each)  # cell after cell, the row that it belongs to
+        at, in_slice, in_rank, start = torch.stack(facts).index_select(1, pair)
+        there = column.index_select(0, at + torch.arange(len(pair), device=rows.device))
+        rank = self.rank.view(-1).index_select(0, in_rank + there)
+        owned = torch.nonzero(rank >= 0).squeeze(1)
+        place = (start + rank).index_select(0, owned)
+        return (in_slice + there).index_select(0, owned), self.values.index_select(0, place).float()
 
 
 def _below(table: Tensor | None, row: Tensor) -> Tensor:

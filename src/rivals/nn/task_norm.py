@@ -1,4 +1,7 @@
-"""Normalisation that belongs to a task: its own statistics, scale and shift (or only a bias)."""
+"""Normalisation that belongs to a task: its own statistics, scale and shift.
+
+`batch` is batch normalisation, `none` only a bias, `identity` not even that (Eq. 1 of the paper).
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ class NormState(nn.Module):
 
 
 class TaskNorm(nn.Module):
-    """Batch normalisation with a state per task; `kind="none"` keeps only a bias per task.
+    """What a layer does to its values before the gate, with a state per task: see above.
 
     The statistics are an average over the first batches and an exponential one afterwards, so they
     may be forgotten and estimated anew at any time.
@@ -112,6 +115,8 @@ class TaskNorm(nn.Module):
         def part(tensor: Tensor) -> Tensor:
             return tensor if index is None else tensor.index_select(0, index)
 
+        if self.kind == "identity":
+            return gate(values, active)
         if self.kind == "none":
             values = values + part(state.shift).view(1, -1, *(1,) * (values.dim() - 2))
             return gate(values, active)
@@ -137,7 +142,7 @@ class TaskNorm(nn.Module):
         if task not in self.tasks:  # as in `forward`: nothing to apply
             return torch.ones(1), torch.zeros(1)
         state = self.state(task)
-        if self.kind == "none":
+        if self.kind != "batch":
             return torch.ones_like(state.shift).detach(), state.shift.detach()
         factor = state.scale.detach() / torch.sqrt(state.var + EPSILON)
         return factor, state.shift.detach() - state.mean * factor

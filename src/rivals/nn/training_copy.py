@@ -65,18 +65,21 @@ class SiblingCopy:
 
     def weight(self, shared: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """The slice of one contender of each block (local ids): `shared` where nobody owns it."""
-        cells, values = self.owned.at(self.rows[rows], self.columns[columns])
-        if cells is None:
+        edges, values = self.owned.at(self.rows[rows], self.columns[columns])
+        if not len(edges):
             return shared
-        return shared.masked_fill(cells.unsqueeze(2), 0.0) + values
+        return shared.reshape(-1, shared.shape[2]).index_copy(0, edges, values).view(shared.shape)
 
     @torch.no_grad()
     def keep(self, rows: Tensor, columns: Tensor) -> TrainingCopy:
         """The ticket of the winners (local ids); the shared values become its own."""
         ids = self.rows[rows], self.columns[columns]
-        cells, _ = self.owned.at(*ids)
-        values = self.weight(self.values, rows, columns)
-        return TrainingCopy(*ids, values, None if cells is None else ~cells)
+        edges, _ = self.owned.at(*ids)
+        free = None
+        if len(edges):
+            free = torch.ones(len(rows), len(columns), dtype=torch.bool, device=rows.device)
+            free.view(-1)[edges] = False
+        return TrainingCopy(*ids, self.weight(self.values, rows, columns), free)
 
     def trainable_share(self) -> float:
         return 1.0  # of the shared values; what a winner may train is known when it is chosen
@@ -91,6 +94,7 @@ class ActiveSlice:
     leaf: Tensor  # (rows, columns, taps)
     free: Tensor | None  # (rows, columns, 1) bool; None where every edge is free
     frozen: Tensor | None  # the values before training; None where every edge is free
+    held: tuple[Tensor, Tensor] | None = None  # rows (rows,) bool, and their values before a step
 
     @classmethod
     def gather(cls, copy: TrainingCopy, rows: Tensor, columns: Tensor) -> ActiveSlice:
@@ -123,8 +127,18 @@ class ActiveSlice:
         self.leaf.sub_(self.leaf.grad, alpha=lr)
 
     @torch.no_grad()
+    def hold(self, rows: Tensor) -> None:
+        """Let these rows, (rows,) bool, have no gradient and not move in this step."""
+        assert self.leaf.grad is not None
+        self.leaf.grad[rows] = 0
+        self.held = rows, self.leaf[rows].clone()
+
+    @torch.no_grad()
     def guard(self) -> None:
-        """Put protected weights back, whatever momentum or decay has done to them."""
+        """Put protected and held weights back, whatever momentum or decay has done to them."""
+        if self.held is not None:
+            rows, before = self.held
+            self.leaf[rows], self.held = before, None
         if self.free is not None and self.frozen is not None:
             self.leaf.copy_(torch.where(self.free, self.leaf, self.frozen))
 

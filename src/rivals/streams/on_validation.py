@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from rivals.errors import unknown
+from rivals.errors import RivalsError, unknown
 from rivals.streams.stream import Stream, StreamItem
 
 MEASURED_ON = ("test", "validation")
@@ -27,6 +27,11 @@ class OnValidation(Stream):
 
     def __getitem__(self, index: int) -> StreamItem:
         item = self.stream[index]
+        if not len(item.task.validation):
+            raise RivalsError(
+                f"The task '{item.task.name}' has no validation images; measure on test images, or "
+                "use validation_share=0.05."
+            )
         return dataclasses.replace(item, test=item.task.validation)
 
 

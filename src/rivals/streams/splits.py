@@ -126,7 +126,7 @@ def item_of_group(
 
 def limit(index: Tensor, labels: Tensor, count: int, seed: Seed) -> Tensor:
     """At most `count` of each class among `index` (0 = all), chosen by `seed`; ascending."""
-    if count == 0:
+    if count == 0 or len(index) == 0:
         return index
     generator = seed.torch()
     shuffled = index[torch.randperm(len(index), generator=generator)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rivals.experiment.bench.bench_row import Row, at_most
 from rivals.experiment.bench.bench_sizes import Sizes
 from rivals.experiment.bench.probe import ask
+from rivals.experiment.bench.steps import PHASES
 
 LIMITS = {"stored": 1 / 3, "generated": 1 / 7}
 
@@ -14,6 +16,8 @@ LIMITS = {"stored": 1 / 3, "generated": 1 / 7}
 def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
     for network in ("alexnet", "resnet18"):
         yield from against_dense(network, sizes)
+    for stored, name in ((0, "memory-siblings"), (sizes.earlier_tasks, "memory-siblings-later")):
+        yield siblings(name, sizes, stored)
     yield wider_than_memory(sizes)
 
 
@@ -43,6 +47,22 @@ def wider_than_memory(sizes: Sizes) -> Row:
     )  # fmt: skip
 
 
-def _extra(network: str, sizes: Sizes, kind: str) -> float:
-    found = ask("memory", sizes, network=network, kind=kind)
+def siblings(name: str, sizes: Sizes, stored: int) -> Row:
+    """A task in which all rivals compete as siblings to the end, against one without competition.
+
+    Both include what the earlier tasks occupy.
+    """
+    competing, settled = (
+        _extra("alexnet", sizes, "generated", stored=stored, **PHASES[phase])
+        for phase in ("siblings", "settled")
+    )
+    return Row(
+        name, competing / settled, "× settled", at_most(1.3),
+        f"AlexNet, all {sizes.units} rivals of a block compete, {stored} earlier tasks: "
+        f"{competing:.0f} MB after a warm-up, settled {settled:.0f} MB",
+    )  # fmt: skip
+
+
+def _extra(network: str, sizes: Sizes, kind: str, **options: Any) -> float:
+    found = ask("memory", sizes, network=network, kind=kind, **options)
     return float(found["bytes"]) / 1e6

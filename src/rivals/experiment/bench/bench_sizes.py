@@ -30,6 +30,7 @@ class Sizes:
     save_every: float = 10.0  # seconds between checkpoints of the measured loop
     memory_steps: int = 10  # of a task, half of them competing
     stored: int = 1000  # tasks
+    earlier_tasks: int = 10  # that own edges while siblings compete
     tickets: int = 20  # to infer a task among
     serve_clients: tuple[int, ...] = (1, 8, 64)
     serve_requests: int = 1000  # of so many clients
@@ -62,6 +63,6 @@ class Sizes:
 TINY = Sizes(
     alexnet=(8, 8, 8, 16, 16), resnet=(8, 8, 8, 8, 8), wide=(16, 16, 16, 16, 16), wide_units=4,
     units=2, batch=8, images=40, epochs=2, whole_tasks=1, loop_images=40, loop_epochs=2,
-    memory_steps=4, stored=5, tickets=3, serve_clients=(1, 8), serve_requests=20,
+    memory_steps=4, stored=5, earlier_tasks=2, tickets=3, serve_clients=(1, 8), serve_requests=20,
     serve_predictions=20, serve_burst=12,
 )  # fmt: skip

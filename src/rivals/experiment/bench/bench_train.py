@@ -15,6 +15,7 @@ from rivals.experiment.bench.timing import fastest, interleave, ratio
 
 def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
     yield from step_rows(sizes, repeat)
+    yield from sibling_rows(sizes, repeat)
     yield whole_row("alexnet", sizes, at_least(7))
     yield whole_row("resnet18", sizes, at_least(10))
     yield loop_row(sizes)
@@ -49,3 +50,26 @@ def step_rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
         "relaxed-step", found.value, "× dense", at_most(1.5),
         f"AlexNet, step with all units {ms['relaxed']}, dense {wide}", found.spread,
     )  # fmt: skip
+
+
+def sibling_rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
+    """A step in which all rivals of every block compete as siblings, in turn with a settled one.
+
+    On the first task rivals are equal; later they differ in the edges that earlier tasks own, which
+    each draw puts together anew.
+    """
+    plan = sizes.plan("alexnet")
+    task = noise_task(sizes.shape, sizes.batch, sizes.classes)
+    for stored, name in ((0, "siblings-step"), (sizes.earlier_tasks, "siblings-step-later")):
+        steps = {
+            phase: PhaseSteps.of(phase, plan, task, sizes.batch, stored).step
+            for phase in ("settled", "siblings")
+        }
+        times = interleave(steps, repeat)
+        found = ratio(times["siblings"], times["settled"])
+        ms = {phase: f"{1000 * t.median:.1f} ms" for phase, t in times.items()}
+        yield Row(
+            name, found.value, "× settled", at_most(1.35),
+            f"AlexNet, all {sizes.units} rivals of a block compete, {stored} earlier tasks: "
+            f"{ms['siblings']}, settled step {ms['settled']}", found.spread,
+        )  # fmt: skip

@@ -17,6 +17,7 @@ import torch
 
 from rivals.errors import RivalsError
 from rivals.experiment.bench.bench_sizes import TINY, Sizes
+from rivals.experiment.bench.bench_stored import store
 from rivals.experiment.bench.noise_stream import noise_task
 from rivals.experiment.bench.steps import method_of, plain_training
 from rivals.io.process_memory import peak_memory
@@ -47,11 +48,14 @@ def warm_up() -> None:
         learn(network, TINY, "generated")
 
 
-def learn(network: str, sizes: Sizes, storage: Any, **settings: Any) -> tuple[float, float, int]:
-    """A short task with our method: its first loss, its last, and the weights of the network."""
-    method = method_of(
-        sizes.plan(network, storage), batch_size=sizes.batch, epochs=1, share=0.5, **settings
-    )  # fmt: skip
+def learn(
+    network: str, sizes: Sizes, storage: Any, stored: int = 0, **settings: Any
+) -> tuple[float, float, int]:
+    """A short task with our method, after `stored` others: its first loss, its last, and the
+    weights of the network. Half of its steps compete, unless `settings` say otherwise."""
+    settings = {"batch_size": sizes.batch, "epochs": 1, "share": 0.5, **settings}
+    method = method_of(sizes.plan(network, storage), **settings)
+    store(method, noise_task(sizes.shape, sizes.batch, sizes.classes), stored)
     task = noise_task(sizes.shape, sizes.memory_steps * sizes.batch, sizes.classes)
     losses: list[float] = []
     Trainer(method, [OnStep(lambda step: losses.append(step.loss))]).fit(task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rivals.experiment.bench.bench_sizes import Sizes
+from rivals.experiment.bench.bench_stored import store
 from rivals.experiment.bench.noise_stream import noise_task
 from rivals.experiment.bench.plain_networks import LAYOUTS, NETWORKS, PlainTraining
 from rivals.learn.method import Method, methods
@@ -16,7 +17,8 @@ from rivals.streams.task import Batch, Task
 MANY = 1_000_000  # steps of a task that never ends, so that no phase does
 PHASES: dict[str, dict[str, Any]] = {
     "settled": {"share": 0.0},
-    "competing": {"share": 1.0},
+    "competing": {"share": 1.0, "gating": "sparse", "contenders": 2},
+    "siblings": {"share": 1.0, "gating": "siblings", "contenders": 0},
     "relaxed": {"share": 1.0, "gating": "relaxed", "contenders": 0},
 }
 
@@ -33,7 +35,8 @@ def first_batch(task: Task, size: int) -> Batch:
 
 
 class PhaseSteps:
-    """One step after the other in `settled`, `competing` (one active unit) or `relaxed`."""
+    """One step after the other in one phase: `settled`, `competing` (one active unit), `siblings`
+    (the same, on values that all rivals of a block share) or `relaxed`."""
 
     def __init__(self, method: Method, task: Task, batch: int) -> None:
         self.method = method
@@ -42,8 +45,13 @@ class PhaseSteps:
         self.batch = first_batch(task, batch)
 
     @classmethod
-    def of(cls, phase: str, plan: NetworkPlan, task: Task, batch: int) -> PhaseSteps:
-        return cls(method_of(plan, **PHASES[phase]), task, batch)
+    def of(
+        cls, phase: str, plan: NetworkPlan, task: Task, batch: int, stored: int = 0
+    ) -> PhaseSteps:
+        """Of a fresh method that has so many random tickets."""
+        method = method_of(plan, **PHASES[phase])
+        store(method, task, stored)
+        return cls(method, task, batch)
 
     def step(self) -> float:
         self.method.before_step(self.batch)
