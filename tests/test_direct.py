@@ -31,7 +31,7 @@ from rivals.model.manifest import NAME, checksum, file_name
 from rivals.naming.discriminant import discriminant
 from rivals.naming.task_record import TaskRecord
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
-from rivals.nn.stem import Stem
+from rivals.nn.stem import EDGES, PIXELS, STEM, Stem
 from rivals.seeds import Seed
 from rivals.streams.task import Examples, Preprocessing, Task
 from rivals.tickets.parallel import ParallelTickets, stem_of
@@ -77,8 +77,12 @@ def learner(stem: Stem | None, **settings: object) -> TWTA:
     return TWTA(plan, TWTASettings(epochs=2, batch_size=8, **settings), Seed(3))  # type: ignore[arg-type]
 
 
-def learn_directly(method: TWTA, task: Task) -> None:
-    rows = method.network.learning(False).direct_flow(task.preprocessing(task.train.images)).values
+def learn_directly(method: TWTA, task: Task, kind: str) -> None:
+    rows = (
+        method.network.learning(False)
+        .direct_flow(task.preprocessing(task.train.images), kind)
+        .values
+    )
     apart = torch.eye(rows.shape[1]) * rows.var(0).mean()
     weight, bias = discriminant(rows, task.train.labels, apart)
     method.learn_direct(task, 0.05 * weight, 0.05 * bias)  # not so sure that nothing could change
@@ -89,12 +93,12 @@ def right(method: TWTA, task: Task) -> float:
     return float((found == task.validation.labels).float().mean())
 
 
-@pytest.fixture(params=["stem", "pixels"])
+@pytest.fixture(params=[STEM, PIXELS, EDGES])
 def method(request: pytest.FixtureRequest) -> TWTA:
     """A learner of a task with units, then a direct one, then one with units again."""
-    made = learner(CountingStem() if request.param == "stem" else None)
+    made = learner(CountingStem() if request.param == STEM else None)
     Trainer(made).fit(make_task("first"))
-    learn_directly(made, make_task("direct", 1))
+    learn_directly(made, make_task("direct", 1), request.param)
     Trainer(made).fit(make_task("last", 2))
     return made
 
@@ -105,7 +109,7 @@ def method(request: pytest.FixtureRequest) -> TWTA:
 @pytest.mark.parametrize(("side", "left"), [(32, 8), (48, 8), (64, 8), (8, 8), (28, 7), (9, 9)])
 def test_pixels_are_pooled_to_about_eight_a_side(side: int, left: int) -> None:
     network = NetworkPlan(MLP, (1, side, side)).rivals(Seed(0))
-    assert network.direct_features == left**2
+    assert network.direct_widths[PIXELS] == left**2
 
 
 def test_a_direct_head_reads_small_pixels() -> None:
