@@ -15,16 +15,20 @@ from torch import Tensor
 
 from rivals.ancestors.ancestor import shipped
 from rivals.ancestors.feature_network import feature_network
+from rivals.ancestors.stream_view import StreamForAncestor
 from rivals.baselines.fecam import correlation
 from rivals.errors import RivalsError
 from rivals.experiment.grid.grid_file import plan
 from rivals.experiment.run_settings import parse_overrides, resolve
 from rivals.experiment.start import prepare
 from rivals.learn.method import Method
+from rivals.learn.twta import TWTA
+from rivals.naming.discriminant import discriminant
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.plain_layers import Power, Resize, Square
 from rivals.nn.rival_network import ANCESTOR
 from rivals.seeds import Seed
+from rivals.streams.stream import streams
 from rivals.streams.task import Preprocessing, centred
 from rivals.tickets.graph_words import build, describe
 from rivals.tickets.ticket import Ticket
@@ -314,6 +318,44 @@ def test_results_of_a_run_name_the_ancestor(tmp_path: Path, accepted: Accepted) 
     )
     assert "slda, pretrained (tiny)" in accepted("info", tmp_path / "run")
     assert "every ticket equals what is cut out" in accepted("check", tmp_path / "run")
+
+
+def test_tickets_of_a_benchmark_may_start_from_an_ancestor(
+    tmp_path: Path, accepted: Accepted
+) -> None:
+    changes = ["ancestor=tiny", "tasks=2", "epochs=1", "batch_size=160"]
+    run = prepare(resolve("digits", "twta", overrides=parse_overrides(changes)), tmp_path / "run")
+    assert run.stream.input_shape == (1, 48, 48)
+    method = run.method
+    assert isinstance(method, TWTA)
+    network, looks = method.network, torch.zeros(1, 1, 48, 48)
+    network.learning(False)
+    before = network.shared_features(looks)
+    found = run.go().content
+    network.learning(False)
+    assert torch.equal(network.shared_features(looks), before)  # the ancestor is protected
+    assert found["ancestor"] == {"name": "tiny", "sha256": shipped("tiny").sha256}
+    assert found["summary"]["bytes"]["ancestor"] > 200_000
+    assert found["summary"]["accuracy"]["task_known"] > 80
+    assert "twta, pretrained (tiny)" in accepted("info", tmp_path / "run")
+    assert "every ticket equals what is cut out" in accepted("check", tmp_path / "run")
+
+
+@torch.no_grad()
+def test_a_new_head_on_an_ancestor_starts_as_the_closed_form() -> None:
+    changes = ["ancestor=tiny", "tasks=1"]
+    settings = resolve("digits", "twta", overrides=parse_overrides(changes))
+    stream = StreamForAncestor(streams["digits"].build(settings.stream, Seed(0)))
+    plan = NetworkPlan(settings.network, stream.input_shape)
+    method, task = TWTA(plan, settings.training, Seed(0)), stream[0].task
+    method.start(task)
+    method.network.learning(False)
+    rows = method.network.shared_features(task.preprocessing(task.train.images))
+    weight, bias = discriminant(rows, task.train.labels, method.network.within)
+    right = (rows @ weight.T + bias).argmax(1) == task.train.labels
+    started = method.network.heads[task.name]
+    assert torch.allclose(started.weight.flatten(1), 0.15 * weight, atol=1e-4)
+    assert float(right.float().mean()) > 0.85
 
 
 @pytest.mark.parametrize("name", ["ncm", "icarl"])

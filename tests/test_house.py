@@ -30,8 +30,9 @@ ROOMS = (
     "streams",
     "tickets",
     "naming",
+    "ancestors",  # networks that models start from
     "learn",
-    "ancestors",  # networks that models start from, and how they are trained
+    "ancestors/train",  # how they are trained
     "baselines",
     "model",
     "experiment",

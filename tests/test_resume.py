@@ -80,6 +80,7 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "inherit": "none",
         },
     ),
+    "from an ancestor": ("digits", "twta", {"ancestor": "tiny", "batch_size": 640}),
     "full twins": ("digits", "chain", {"width": "dense"}),
 }  # fmt: skip
 EVERY_POINT = ("twta", "unprotected")  # each stop by itself, not only in a chain

@@ -37,7 +37,7 @@ def prepare(
     seed = Seed(settings.seed)
     if stream is None:
         stream = streams[settings.benchmark].build(settings.stream, seed.child("stream"))
-    stream = measured_on(stream, on)
+    stream = methods[settings.method].view_of(measured_on(stream, on), settings.training)
     plan = NetworkPlan(settings.network, stream.input_shape, find_device(settings.device))
     method = methods[settings.method](plan, settings.training, seed.child("method"))
     folder = RunFolder(out)

@@ -31,6 +31,7 @@ from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
+from rivals.streams.stream import Stream
 from rivals.streams.task import Batch, Task
 from rivals.tickets.cost import counting_flops
 from rivals.tickets.parallel import AnyTicket, ParallelTickets, TicketOutput
@@ -106,6 +107,11 @@ class Method(ABC):
 
     def begin_task(self, task: Task) -> None:
         """Make room for `task`: head, norms, optimiser, buffers."""
+
+    @classmethod
+    def view_of(cls, stream: Stream, settings: TrainingSettings) -> Stream:
+        """The stream as the method looks at it; most look at it as it is."""
+        return stream
 
     def training_view(self, task: Task) -> Task:
         """The task as steps and checks read it: where a part of the network never changes, what

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, MutableMapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -31,13 +32,16 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field
 from torch import Tensor, fx
 
+from rivals.ancestors import NO_ANCESTOR
+from rivals.ancestors.ancestor import shipped
+from rivals.ancestors.stream_view import StreamForAncestor
 from rivals.errors import RivalsError
 from rivals.learn.method import Method, Position, methods
 from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tensors
 from rivals.learn.training_settings import TrainingSettings
-from rivals.naming.discriminant import ClassStatistics, covariance, head
+from rivals.naming.discriminant import ClassStatistics, Head, covariance, discriminant, head
 from rivals.naming.rule import Rule
-from rivals.naming.shared_features import SharedFeatures
+from rivals.naming.shared_features import SCALE, SharedFeatures
 from rivals.naming.task_record import TaskRecord
 from rivals.nn import task_tensors
 from rivals.nn.blocks import RivalBlocks
@@ -52,6 +56,7 @@ from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams.batching import epoch
+from rivals.streams.stream import Stream
 from rivals.streams.task import Batch, Examples, Preprocessing, Task
 from rivals.tickets.parallel import AnyTicket, SharedBodyTicket
 
@@ -147,6 +152,10 @@ class TWTASettings(TrainingSettings):
     loss_over: Literal["task", "seen"] = Field(
         "task", description="classes in the loss: the task's, or all seen, old heads frozen"
     )
+    ancestor: Literal["none", "tiny", "small"] = Field(
+        "none", description="a trained network that tickets start from; its shape replaces that of "
+        "the network, and results say that the run is pretrained"
+    )  # fmt: skip
 
 
 # The method ------------------------------------------------------------------------------------
@@ -160,9 +169,14 @@ class TWTA(Method):
     settings_class = TWTASettings
 
     def __init__(self, plan: NetworkPlan, settings: TWTASettings, seed: Seed) -> None:
+        pretrained = None if settings.ancestor == NO_ANCESTOR else shipped(settings.ancestor)
+        if pretrained:
+            plan = replace(plan, settings=pretrained.network(plan.settings.units))
         super().__init__(plan, settings, seed)
         stored = settings.protect == "none"
         self.network = plan.rivals(seed.child("network"), stored, self.tasks)
+        if pretrained:
+            pretrained.give_to(self.network)
         self.total = self.network.weight_count()  # before any growth
         self.wide_features = self.network.features * plan.settings.units
         self.facts: MutableMapping[str, dict[str, Any]] = self.tasks.column("facts")
@@ -176,8 +190,19 @@ class TWTA(Method):
         self.favourites: list[Tensor] = []  # ids of the units with the largest log π at the start
         self.former: fx.GraphModule | None = None  # the ticket before it is refined
         self.dropped = False  # then edges may have moved between tasks
-        self.first_head: tuple[Tensor, Tensor] | None = None  # of the next task; None: random
+        self.first_head: Head | None = None  # of the next task; None: random
         self._view: tuple[Task, Task] | None = None  # the last task, and what training reads of it
+
+    @classmethod
+    def view_of(cls, stream: Stream, settings: TrainingSettings) -> Stream:
+        pretrained = getattr(settings, "ancestor", NO_ANCESTOR) != NO_ANCESTOR
+        return StreamForAncestor(stream) if pretrained else stream
+
+    @property
+    def pretrained(self) -> dict[str, str]:
+        if self.settings.ancestor == NO_ANCESTOR:
+            return {}
+        return {"name": self.settings.ancestor, "sha256": shipped(self.settings.ancestor).sha256}
 
     # A task comes ------------------------------------------------------------------------------
 
@@ -189,6 +214,8 @@ class TWTA(Method):
         posteriors = [p.gather(1, c) for p, c in zip(posteriors, chosen, strict=True)]
         siblings = s.gating == "siblings" and not one_draw
         self.network.open(task.name, len(task.classes), posteriors, ancestor, chosen, siblings)
+        if self.settings.ancestor != NO_ANCESTOR:
+            self.first_head = self.head_on_ancestor(task)
         if self.first_head is not None:
             self.set_head(task.name, *self.first_head)
         self.current, self.competing, self.density = task.name, True, [0.0, 0.0]
@@ -207,6 +234,18 @@ class TWTA(Method):
         return next(
             (name for name in reversed(self.known) if not self.network.is_direct(name)), None
         )
+
+    @torch.no_grad()
+    def head_on_ancestor(self, task: Task) -> Head:
+        """What a new head starts as: the linear discriminant of the ancestor's features."""
+        network, labels = self.network, task.train.labels.to(self.device)
+        network.learning(False)
+        rows = [
+            network.shared_features(task.preprocessing(images.to(self.device)))
+            for images in torch.split(task.train.images, VIEWED)
+        ]
+        weight, bias = discriminant(torch.cat(rows), labels, network.within)
+        return SCALE * weight, SCALE * bias
 
     def make_room(self, task: str) -> list[Tensor]:
         """The posteriors a task starts with, the network having grown where room runs short.
@@ -732,12 +771,21 @@ class TWTA(Method):
             self._load_current(state["working"].tensors)
 
     def footprint(self) -> dict[str, int]:
-        """Bytes of claimed weights, and of what else the tasks keep: winners, norms, heads."""
+        """Bytes of claimed weights, and of what else the tasks keep: winners, norms, heads.
+
+        Those of an ancestor are counted, too: whoever continues needs it.
+        """
         parts = self.state().values()
         tensors = [pair for part in parts for pair in part.tensors.items()]
         claimed = [t for name, t in tensors if name.endswith((".claimed", ".values"))]
         weights = sum(tensor.nbytes for tensor in claimed)
-        return {"weights": weights, "tasks": sum(tensor.nbytes for _, tensor in tensors) - weights}
+        rest = sum(tensor.nbytes for _, tensor in tensors) - weights
+        needed = {"weights": weights, "tasks": rest}
+        if self.settings.ancestor != NO_ANCESTOR:
+            needed["ancestor"] = sum(
+                t.nbytes for t in shipped(self.settings.ancestor).tensors.values()
+            )
+        return needed
 
     def _save_current(self) -> dict[str, Tensor]:
         """The task being learned: posteriors or winners, norms, head, training copies, buffers."""
