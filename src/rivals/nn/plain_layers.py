@@ -82,6 +82,7 @@ class Gradients(nn.Module):
     """
 
     DIRECTIONS = 8
+    LEAST = 3  # pixels a side that a gradient takes
     EVEN = 1e-3  # squared strength of what counts as even
     filters: Tensor
 
@@ -104,6 +105,11 @@ class Gradients(nn.Module):
         around = F.avg_pool2d(cells.square().sum(1, keepdim=True), 3, 1, 1)
         found: Tensor = cells / (around + self.EVEN).sqrt()
         return found
+
+    def multiplications(self, height: int, width: int) -> int:
+        """MACs of one picture in the filters."""
+        border = self.LEAST - 1
+        return self.filters.numel() * (height - border) * (width - border)
 
     def extra_repr(self) -> str:
         return f"cell={self.cell}"

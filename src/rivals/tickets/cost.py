@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, fx, nn
 
-from rivals.nn.plain_layers import Power, Square
+from rivals.nn.plain_layers import Gradients, Power, Square
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,20 @@ def cost(network: nn.Module, input_shape: tuple[int, int, int]) -> Cost:
 
 
 def multiplications(network: nn.Module, input_shape: tuple[int, int, int]) -> int:
-    """MACs of one image in convolutions and linear layers, which are all that a ticket has.
+    """MACs of one image in convolutions, gradients and linear layers: all that a ticket has.
 
     `counting_flops` would count the same, but loads torch's compiler: a second and 70 MB.
     """
     counts: list[int] = []
 
     def count(layer: nn.Module, inputs: Any, output: Tensor) -> None:
+        if isinstance(layer, Gradients):
+            return counts.append(layer.multiplications(*inputs[0].shape[2:]))
         weight = cast(Tensor, layer.weight)  # (outputs, inputs of each, …)
         counts.append(output.numel() * weight[0].numel())
 
-    layers = [each for each in network.modules() if isinstance(each, nn.Conv2d | nn.Linear)]
+    kinds = nn.Conv2d | nn.Linear | Gradients
+    layers = [each for each in network.modules() if isinstance(each, kinds)]
     handles = [each.register_forward_hook(count) for each in layers]
     try:
         with torch.no_grad():
