@@ -65,6 +65,8 @@ def make_task(name: str, seed: int = 0, count: int = 24) -> Task:
     labels = torch.arange(count) % 3
     images[labels == 1, 0] //= 4
     images[labels == 2, 1] //= 4
+    images[labels == 1, :, 1::2] = images[labels == 1, :, ::2]  # edges tell them apart, too
+    images[labels == 2, :, :, 1::2] = images[labels == 2, :, :, ::2]
     held = count // 3
     return Task(
         name, ("a", "b", "c"), Examples(images[held:], labels[held:]),
@@ -78,11 +80,7 @@ def learner(stem: Stem | None, **settings: object) -> TWTA:
 
 
 def learn_directly(method: TWTA, task: Task, kind: str) -> None:
-    rows = (
-        method.network.learning(False)
-        .direct_flow(task.preprocessing(task.train.images), kind)
-        .values
-    )
+    rows = method.direct_features(task, task.train, kind)
     apart = torch.eye(rows.shape[1]) * rows.var(0).mean()
     weight, bias = discriminant(rows, task.train.labels, apart)
     method.learn_direct(task, 0.05 * weight, 0.05 * bias)  # not so sure that nothing could change
@@ -126,7 +124,7 @@ def test_a_direct_task_learns_claims_nothing_and_changes_nobody(method: TWTA) ->
     assert method.winners("direct") == []
     assert all("direct" not in layer.weight.claims for layer in method.network.layers())
     bits = {name: ticket_bits(method, name) for name in method.known}
-    learn_directly(method, make_task("more", 4))
+    learn_directly(method, make_task("more", 4), method.network.direct_kind("direct"))
     method.drop("direct")
     assert "direct" not in method.tasks
     for name in ("first", "last"):
@@ -141,18 +139,27 @@ def test_tickets_equal_their_network(method: TWTA) -> None:
         assert torch.allclose(method.masked_logits(images, task), scores, atol=1e-4)
 
 
-def test_tasks_inherit_from_the_last_one_with_units() -> None:
+def test_the_width_of_a_head_says_what_it_reads(method: TWTA) -> None:
+    widths = method.network.direct_widths
+    heads = {name: method.network.heads[name].weight.shape[1] for name in method.known}
+    kind = method.network.direct_kind("direct")
+    assert heads["direct"] == widths[kind]
+    assert [method.network.direct_kind(name) for name in ("first", "last")] == ["", ""]
+
+
+@pytest.mark.parametrize("kind", [PIXELS, EDGES])
+def test_tasks_inherit_from_the_last_one_with_units(kind: str) -> None:
     method = learner(None)
-    learn_directly(method, make_task("direct"))
+    learn_directly(method, make_task("direct"), kind)
     assert method.ancestor(make_task("next")) is None
     Trainer(method).fit(make_task("first"))
-    learn_directly(method, make_task("also direct", 1))
+    learn_directly(method, make_task("also direct", 1), kind)
     assert method.ancestor(make_task("next")) == "first"
 
 
 def test_a_name_is_learned_once(method: TWTA) -> None:
     with pytest.raises(RivalsError, match="'first' was learned before"):
-        learn_directly(method, make_task("first"))
+        learn_directly(method, make_task("first"), method.network.direct_kind("direct"))
 
 
 def test_the_state_brings_everything_back(method: TWTA) -> None:
@@ -160,7 +167,7 @@ def test_the_state_brings_everything_back(method: TWTA) -> None:
     other.load(method.state())
     for task in method.known:
         assert same_bits(ticket_bits(method, task), ticket_bits(other, task))
-    assert other.network.is_direct("direct")
+    assert other.network.direct_kind("direct") == method.network.direct_kind("direct")
     assert not other.network.is_direct("first")
 
 
@@ -177,8 +184,9 @@ def test_tasks_are_named_among_both_kinds(method: TWTA) -> None:
 @pytest.mark.parametrize("rule", ["features", "judge", "energy"])
 def test_every_rule_names_direct_tasks(rule: str) -> None:
     method = learner(None, naming={"rule": rule})
-    learn_directly(method, make_task("one"))
-    learn_directly(method, make_task("two", 1))
+    learn_directly(method, make_task("one"), PIXELS)
+    learn_directly(method, make_task("two", 1), EDGES)
+    learn_directly(method, make_task("three", 2), EDGES)
     assert method.predict(make_task("", 5).train.images, None).task.shape == (16,)
 
 
@@ -244,7 +252,7 @@ def test_few_pictures_are_a_closed_form_on_the_features_of_a_stem(method: TWTA) 
 def test_every_task_behind_a_stem_has_the_same_one() -> None:
     method = learner(CountingStem())
     Trainer(method).fit(make_task("one"))
-    learn_directly(method, make_task("two"))
+    learn_directly(method, make_task("two"), STEM)
     stems = [stem_of(method.ticket(task)) for task in method.known]
     assert stems[0] is stems[1] is method.network.stem
 
@@ -252,7 +260,7 @@ def test_every_task_behind_a_stem_has_the_same_one() -> None:
 # Models ------------------------------------------------------------------------------------------
 
 
-def add_direct(model: Path, pictures: Path, name: str) -> None:
+def add_direct(model: Path, pictures: Path, name: str, kind: str) -> None:
     """Teach a model a direct task, as `learn` does with other tasks."""
     from rivals.model.budgets import TimeBudget
     from rivals.model.data_source import open_source
@@ -263,21 +271,24 @@ def add_direct(model: Path, pictures: Path, name: str) -> None:
             opened, name, LearnOptions(), TimeBudget(None, 0), (), lambda _: None, lambda: False
         )
         task = session.divide(session.read(open_source(pictures, name, None)))
-        learn_directly(opened.method, task)
+        learn_directly(opened.method, task, kind)
         opened.familiarity[name] = session.statistics(task)
         facts = session.facts(task, "planned", None)
         opened.commit([*opened.tasks, facts], "learn", name)
 
 
-@pytest.fixture(scope="module", params=["none", "tiny"])
+BEGINNINGS = [("none", PIXELS), ("none", EDGES), ("tiny", PIXELS), ("tiny", EDGES)]
+
+
+@pytest.fixture(scope="module", params=BEGINNINGS, ids=" ".join)
 def taught(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of a task with units, a direct one, and another with units."""
-    place = tmp_path_factory.mktemp("direct")
+    place, (ancestor, kind) = tmp_path_factory.mktemp("direct"), request.param
     options: dict[str, Any] = {}
-    if request.param != "none":
-        options = {"network": None, "ancestor": request.param, "size": 16, "new": 1}
+    if ancestor != "none":
+        options = {"network": None, "ancestor": ancestor, "size": 16, "new": 1}
     teach(folder(place / "first", (0, 1), 20), place / "model", **options)
-    add_direct(place / "model", folder(place / "direct", (2, 3, 4), 20), "direct")
+    add_direct(place / "model", folder(place / "direct", (2, 3, 4), 20), "direct", kind)
     teach(folder(place / "last", (5, 6), 20), place / "model", **{**options, "epochs": 2})
     return place
 

@@ -100,7 +100,7 @@ class Gradients(nn.Module):
         # Over directions evenly spread, squares of cosines add up to half their number.
         strength = square.sum(1, keepdim=True) * (2 / self.DIRECTIONS) + 1e-8
         near = square / strength  # squared cosine
-        shares = near * near * near * square.sqrt()
+        shares = square.sqrt() * near * near * near  # in this order few are held at a time
         cells = F.avg_pool2d(shares, 2 * self.cell, self.cell, self.cell // 2 + 1)
         around = F.avg_pool2d(cells.square().sum(1, keepdim=True), 3, 1, 1)
         found: Tensor = cells / (around + self.EVEN).sqrt()
@@ -108,8 +108,14 @@ class Gradients(nn.Module):
 
     def multiplications(self, height: int, width: int) -> int:
         """MACs of one picture in the filters."""
-        border = self.LEAST - 1
-        return self.filters.numel() * (height - border) * (width - border)
+        return self.filters.numel() * self._pixels(height, width)
+
+    def held(self, height: int, width: int) -> int:
+        """Values of one picture that are held at a time: squares, near and strength."""
+        return (2 * self.DIRECTIONS + 1) * self._pixels(height, width)
+
+    def _pixels(self, height: int, width: int) -> int:
+        return (height - self.LEAST + 1) * (width - self.LEAST + 1)
 
     def extra_repr(self) -> str:
         return f"cell={self.cell}"

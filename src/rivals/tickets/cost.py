@@ -82,7 +82,7 @@ def working_memory(network: nn.Module, input_shape: tuple[int, int, int]) -> int
         held = [n for n in nodes[:number] if last[n] >= number]  # its inputs are among them
         over = any(last[n] == number and sizes.of[n] == sizes.of[node] for n in held)
         own = 0 if over and _value_by_value(network, node) else sizes.of[node]
-        most = max(most, own + sum(sizes.of[n] for n in held))
+        most = max(most, own + sum(sizes.of[n] for n in held), _inside(network, node, sizes))
     return 4 * most
 
 
@@ -92,11 +92,18 @@ class SizeRecorder(fx.Interpreter):
     def __init__(self, network: fx.GraphModule) -> None:
         super().__init__(network)
         self.of: dict[fx.Node, int] = {}
+        self.sides: dict[fx.Node, tuple[int, ...]] = {}  # height and width, of pictures
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
-        self.of[n] = result.numel()
+        self.of[n], self.sides[n] = result.numel(), tuple(result.shape[2:])
         return result
+
+
+def _inside(network: fx.GraphModule, node: fx.Node, sizes: SizeRecorder) -> int:
+    """What a layer of several steps holds between them, when it needs its input no more."""
+    layer = network.get_submodule(str(node.target)) if node.op == "call_module" else None
+    return layer.held(*sizes.sides[node.all_input_nodes[0]]) if isinstance(layer, Gradients) else 0
 
 
 def _value_by_value(network: fx.GraphModule, node: fx.Node) -> bool:
