@@ -22,6 +22,7 @@ from rivals.io.files import digest
 from rivals.io.pictures import to_pixels
 from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTA, TWTASettings
+from rivals.model import task_file
 from rivals.model.checking import check
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import FrozenFeatures
@@ -314,6 +315,20 @@ def test_a_model_knows_its_direct_task_again(model: Path) -> None:
     assert check(model).whole
 
 
+def test_what_old_models_stored_is_answered_as_ever(taught: Path) -> None:
+    """The file of a task holds no word on what its head reads: 192 wide are pixels of colours."""
+    model = ModelFolder.open(taught / "model")
+    task, network = model.task("direct"), model.method.network
+    stored = safetensors.torch.load_file(taught / "model" / "tasks" / task.file)
+    weight, bias = stored["direct.weight"].squeeze(2), stored["direct.bias"]
+    if weight.shape[1] != network.input_shape[0] * 64:
+        pytest.skip("a model that is not old: its task reads edges")
+    prepared = model.preparation(torch.randint(0, 256, (9, *network.input_shape)).byte())
+    small = nn.functional.adaptive_avg_pool2d(prepared, 8).flatten(1)
+    found = model.ticket("direct").network(prepared)
+    assert torch.allclose(found, small @ weight.T + bias, atol=1e-4)
+
+
 def test_dropping_leaves_the_others(model: Path) -> None:
     before = marks(model)
     rivals.Model(model).drop("direct")
@@ -367,17 +382,18 @@ def test_a_direct_ticket_is_exported(model: Path, taught: Path, tmp_path: Path, 
     assert made.parity.agreement >= (0.99 if to == "onnx-int8" else 1)
 
 
-def test_larger_pictures_are_pooled_in_exports(tmp_path: Path) -> None:
-    """In the model above a pixel stays a pixel; here eight and a half of them become one."""
+@pytest.mark.parametrize("kind", [PIXELS, EDGES])
+def test_larger_pictures_are_pooled_in_exports(tmp_path: Path, kind: str) -> None:
+    """In the model above a pixel stays a pixel; here cells are two wide, and some are left over."""
     pytest.importorskip("onnxruntime")
     place = folder(tmp_path / "pictures", (0, 1), 12)
     teach(place, tmp_path / "model", size=20, name="first", epochs=1)
-    add_direct(tmp_path / "model", place, "direct")
+    add_direct(tmp_path / "model", place, "direct", kind)
     model = rivals.Model(tmp_path / "model")
     formats = ["onnx", *(["c"] if compiler() else [])]
     for to in formats:
         out = tmp_path / {"onnx": "a.onnx", "c": "c"}[to]
-        model.export("direct", out, to=to, images=place)
+        assert model.export("direct", out, to=to, images=place).parity.agreement == 1
 
 
 def test_a_whole_model_is_exported(model: Path, tmp_path: Path) -> None:
@@ -400,7 +416,10 @@ def test_altered_files_are_refused(model: Path) -> None:
     place = [task["name"] for task in content["tasks"]].index("direct")
     file = model / "tasks" / content["tasks"][place]["file"]
     tensors = safetensors.torch.load_file(file)
+    widths = ModelFolder.open(model).method.network.direct_widths
+    (other,) = set(widths.values()) - {tensors["direct.weight"].shape[1]}
     for changed in (
+        {**tensors, "direct.weight": torch.zeros(3, other, 1)},
         {**tensors, "direct.weight": torch.zeros(3, 63, 1)},
         {**tensors, "layer0.claimed": torch.zeros(0, 1, dtype=torch.float16)},
         {name: t for name, t in tensors.items() if name != "direct.bias"},
@@ -413,3 +432,15 @@ def test_altered_files_are_refused(model: Path) -> None:
         (model / NAME).write_text(json.dumps(content))
         with pytest.raises(RivalsError, match="does not fit its network at"):
             rivals.Model(model).predict(asked((2,))[0][0])
+
+
+@pytest.mark.parametrize("kind", [PIXELS, EDGES])
+def test_a_head_wider_than_any_is_refused_before_it_is_loaded(kind: str) -> None:
+    network = NetworkPlan(MLP, (1, 8, 8)).rivals(Seed(0))
+    width = network.direct_widths[kind]
+    fitting = task_file.expected(network, 3, width)
+    assert task_file.misfit(fitting, network, 3) == ""
+    for other in (0, -1, 63, width + 1, 2**40):
+        found = {**fitting, "direct.weight": ("F32", (3, other, 1))}
+        assert task_file.misfit(found, network, 3) == "direct.weight"
+    assert task_file.misfit({**fitting, "direct.weight": ("F16", (3, width, 1))}, network, 3)
