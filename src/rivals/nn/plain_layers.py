@@ -84,6 +84,7 @@ class Gradients(nn.Module):
     DIRECTIONS = 8
     LEAST = 3  # pixels a side that a gradient takes
     EVEN = 1e-3  # squared strength of what counts as even
+    NOTHING = 4e-8  # eight squares without a direction; the ONNX exporter takes 1e-8 for zero
     filters: Tensor
 
     def __init__(self, cell: int) -> None:
@@ -98,7 +99,7 @@ class Gradients(nn.Module):
         grey = images.mean(1, keepdim=True)
         square = F.conv2d(grey, self.filters).square()
         # Over directions evenly spread, squares of cosines add up to half their number.
-        strength = square.sum(1, keepdim=True) * (2 / self.DIRECTIONS) + 1e-8
+        strength = (square.sum(1, keepdim=True) + self.NOTHING) * (2 / self.DIRECTIONS)
         near = square / strength  # squared cosine
         shares = square.sqrt() * near * near * near  # in this order few are held at a time
         cells = F.avg_pool2d(shares, 2 * self.cell, self.cell, self.cell // 2 + 1)
