@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import rivals
 from rivals.learn.linear_head import FOLDS
+from rivals.model import defaults
 from rivals.model.advice import CLOSED_FORM, EDGES, NEAREST
 from rivals.model.edge_discriminant import PRIORS, EdgeDiscriminant
 from rivals.model.folder import ModelFolder
@@ -90,8 +91,6 @@ def test_turning_the_picture_turns_the_direction() -> None:
     # Cells do not lie quite evenly, so directions are compared as sums.
     sums = found.sum((0, 2, 3)), turned.sum((0, 2, 3)).roll(4)
     assert torch.allclose(*sums, rtol=0.05)
-    even = Gradients(6)(noise(1, 1, 50, 50))  # padding and cells of 48 pixels within
-    assert even.shape[2] == 8
 
 
 def test_contrast_light_and_colour_do_not_count() -> None:
@@ -148,7 +147,9 @@ def test_a_stored_layer_gives_the_shape_that_it_says(
         ({}, (3, 48, 48)),
     ],
 )
-def test_impossible_gradients_are_refused(change: dict[str, object], shape: tuple[int, ...]) -> None:
+def test_impossible_gradients_are_refused(
+    change: dict[str, object], shape: tuple[int, ...]
+) -> None:
     with pytest.raises((ValueError, LookupError)):
         layer_shape({"op": "gradients", "name": "edges", **change}, {}, [shape])
     assert layer_shape({"op": "gradients", "name": "e", "cell": 6}, {}, [(3, 48, 48)]) == (8, 8, 8)
@@ -219,7 +220,7 @@ def test_edges_stay_float_in_bytes(edge_graph, tmp_path: Path) -> None:  # type:
 
     of_edges = [n for n in edge_graph.graph.node if n.name.startswith(OF_GRADIENTS)]
     assert [n.op_type for n in of_edges].count("Conv") == 1
-    assert list(layers(edge_graph).values()) == [8 * 6 * 6 * 5 + 5] or len(layers(edge_graph)) == 1
+    assert len(layers(edge_graph)) == 1  # only the head has weights that may be bytes
     images = noise(64, 1, 24, 24)
     small = quantise(edge_graph, [], images, tmp_path / "stage.onnx")
     makers = {name: node.op_type for node in small.graph.node for name in node.output}
@@ -235,10 +236,9 @@ def test_memory_in_c_is_what_is_said(edge_graph) -> None:  # type: ignore[no-unt
     pytest.importorskip("emx_onnx_cgen", reason="emx-onnx-cgen is not installed: rivals[c].")
     from rivals.deploy.c.c_network import generate
     from rivals.deploy.c.static_memory import plan
-    from rivals.streams.task import centred as prepared
     from rivals.tickets.ticket import Ticket
 
-    ticket = Ticket(edge_ticket((1, 24, 24)), "e", tuple("abcde"), prepared(1), (1, 24, 24))
+    ticket = Ticket(edge_ticket((1, 24, 24)), "e", tuple("abcde"), centred(1), (1, 24, 24))
     planned = 4 * plan(generate(ticket), prepares=True).floats
     assert planned == working_memory(ticket.network, (1, 24, 24)) == 4 * 17 * 22**2
 
@@ -400,8 +400,28 @@ def test_learn_says_in_words_that_edges_were_kept(
     assert done["advice"]["kept"] == EDGES
     assert done["advice"]["learners"][0] == ["linear discriminant on edges", done["accuracy"]]
     assert done["advice"]["more_pictures"]["accuracies"][-1] > 50
-    began = [event for event in map(json.loads, events) if event["event"] == "task_begin"]
-    assert [event["images"] for event in began] in ([], [160])
+    began = [event for event in map(json.loads, events) if event["event"] == "begins"]
+    assert [event["images"] for event in began] == [160]
+
+
+def test_edges_may_be_better_than_a_trained_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New units are tried and dropped: nothing of them is left, nor are their steps."""
+    monkeypatch.setattr(defaults, "FEWEST_NEW", 1)
+    monkeypatch.setattr(defaults, "GOOD_ENOUGH", 101.0)
+    monkeypatch.setattr(defaults, "WORTH_NEW", 100.0)
+    model, events = rivals.Model(tmp_path / "m"), list[dict[str, object]]()
+    settings = {"ancestor": "tiny", "size": SIDE, "listener": events.append}
+    learned = model.learn(stripes(64, ways=4), "ways", **settings)
+    assert learned.advice is not None
+    assert learned.advice.kept == EDGES
+    assert (learned.facts.steps, learned.facts.stopped) == (0, "planned")
+    steps = [event["steps"] for event in events if event["event"] == "begins"]
+    assert steps[0] != 0
+    assert steps[-1] == 0
+    opened = ModelFolder.open(tmp_path / "m")
+    assert all("ways" not in layer.weight.claims for layer in opened.method.network.layers())
 
 
 def test_without_an_ancestor_no_edges_are_tried(

@@ -231,7 +231,7 @@ class LearningSession:
         if edges is not None and edges.beats(closed.predicted):
             self.advise(task, advice.EDGES, edges.predicted, frozen.few_rows, edges.fit,
                         edges.few_rows)  # fmt: skip
-            count = len(edges.labels)
+            count, method.position = len(edges.labels), Position()  # nothing was trained
             self.listener({**begins(method, task), "images": count, "held": count})
             return self.directly(task, edges.head, edges.accuracy, count)
         kept = advice.NEAREST if closed.nearest_mean else advice.CLOSED_FORM

@@ -40,7 +40,8 @@ def multiplications(network: nn.Module, input_shape: tuple[int, int, int]) -> in
 
     def count(layer: nn.Module, inputs: Any, output: Tensor) -> None:
         if isinstance(layer, Gradients):
-            return counts.append(layer.multiplications(*inputs[0].shape[2:]))
+            counts.append(layer.multiplications(*inputs[0].shape[2:]))
+            return
         weight = cast(Tensor, layer.weight)  # (outputs, inputs of each, …)
         counts.append(output.numel() * weight[0].numel())
 

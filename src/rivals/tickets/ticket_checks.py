@@ -141,10 +141,11 @@ def layer_shape(node: dict[str, Any], tensors: dict[str, Tensor], inputs: list[S
         (cell,) = whole_numbers([node["cell"]], 1, SIDE)
         if len(shape) != 3:
             raise ValueError("only an image has gradients")
-        each = math.prod(side - Gradients.LEAST + 1 for side in shape[1:])
-        if min(shape[1:]) < Gradients.LEAST or Gradients.DIRECTIONS * each > VALUES:
+        sides = [side - Gradients.LEAST + 1 for side in shape[1:]]
+        if min(sides) < 1 or Gradients.DIRECTIONS * math.prod(sides) > VALUES:
             raise ValueError("an image is too small for gradients, or too large")
-        shape = (Gradients.DIRECTIONS, *(_out(side - 2, 2 * cell, cell, cell // 2 + 1) for side in shape[1:]))
+        grid = (_out(side, 2 * cell, cell, cell // 2 + 1) for side in sides)
+        shape = (Gradients.DIRECTIONS, *grid)
     elif word == "flatten":
         shape = (math.prod(shape),)
     if not 0 < math.prod(shape) <= VALUES:
