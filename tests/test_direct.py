@@ -22,6 +22,7 @@ from rivals.io.files import digest
 from rivals.io.pictures import to_pixels
 from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTA, TWTASettings
+from rivals.model import task_file
 from rivals.model.checking import check
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import FrozenFeatures
@@ -65,6 +66,8 @@ def make_task(name: str, seed: int = 0, count: int = 24) -> Task:
     labels = torch.arange(count) % 3
     images[labels == 1, 0] //= 4
     images[labels == 2, 1] //= 4
+    images[labels == 1, :, 1::2] = images[labels == 1, :, ::2]  # edges tell them apart, too
+    images[labels == 2, :, :, 1::2] = images[labels == 2, :, :, ::2]
     held = count // 3
     return Task(
         name, ("a", "b", "c"), Examples(images[held:], labels[held:]),
@@ -78,11 +81,7 @@ def learner(stem: Stem | None, **settings: object) -> TWTA:
 
 
 def learn_directly(method: TWTA, task: Task, kind: str) -> None:
-    rows = (
-        method.network.learning(False)
-        .direct_flow(task.preprocessing(task.train.images), kind)
-        .values
-    )
+    rows = method.direct_features(task, task.train, kind)
     apart = torch.eye(rows.shape[1]) * rows.var(0).mean()
     weight, bias = discriminant(rows, task.train.labels, apart)
     method.learn_direct(task, 0.05 * weight, 0.05 * bias)  # not so sure that nothing could change
@@ -126,7 +125,7 @@ def test_a_direct_task_learns_claims_nothing_and_changes_nobody(method: TWTA) ->
     assert method.winners("direct") == []
     assert all("direct" not in layer.weight.claims for layer in method.network.layers())
     bits = {name: ticket_bits(method, name) for name in method.known}
-    learn_directly(method, make_task("more", 4))
+    learn_directly(method, make_task("more", 4), method.network.direct_kind("direct"))
     method.drop("direct")
     assert "direct" not in method.tasks
     for name in ("first", "last"):
@@ -141,18 +140,27 @@ def test_tickets_equal_their_network(method: TWTA) -> None:
         assert torch.allclose(method.masked_logits(images, task), scores, atol=1e-4)
 
 
-def test_tasks_inherit_from_the_last_one_with_units() -> None:
+def test_the_width_of_a_head_says_what_it_reads(method: TWTA) -> None:
+    widths = method.network.direct_widths
+    heads = {name: method.network.heads[name].weight.shape[1] for name in method.known}
+    kind = method.network.direct_kind("direct")
+    assert heads["direct"] == widths[kind]
+    assert [method.network.direct_kind(name) for name in ("first", "last")] == ["", ""]
+
+
+@pytest.mark.parametrize("kind", [PIXELS, EDGES])
+def test_tasks_inherit_from_the_last_one_with_units(kind: str) -> None:
     method = learner(None)
-    learn_directly(method, make_task("direct"))
+    learn_directly(method, make_task("direct"), kind)
     assert method.ancestor(make_task("next")) is None
     Trainer(method).fit(make_task("first"))
-    learn_directly(method, make_task("also direct", 1))
+    learn_directly(method, make_task("also direct", 1), kind)
     assert method.ancestor(make_task("next")) == "first"
 
 
 def test_a_name_is_learned_once(method: TWTA) -> None:
     with pytest.raises(RivalsError, match="'first' was learned before"):
-        learn_directly(method, make_task("first"))
+        learn_directly(method, make_task("first"), method.network.direct_kind("direct"))
 
 
 def test_the_state_brings_everything_back(method: TWTA) -> None:
@@ -160,7 +168,7 @@ def test_the_state_brings_everything_back(method: TWTA) -> None:
     other.load(method.state())
     for task in method.known:
         assert same_bits(ticket_bits(method, task), ticket_bits(other, task))
-    assert other.network.is_direct("direct")
+    assert other.network.direct_kind("direct") == method.network.direct_kind("direct")
     assert not other.network.is_direct("first")
 
 
@@ -177,8 +185,9 @@ def test_tasks_are_named_among_both_kinds(method: TWTA) -> None:
 @pytest.mark.parametrize("rule", ["features", "judge", "energy"])
 def test_every_rule_names_direct_tasks(rule: str) -> None:
     method = learner(None, naming={"rule": rule})
-    learn_directly(method, make_task("one"))
-    learn_directly(method, make_task("two", 1))
+    learn_directly(method, make_task("one"), PIXELS)
+    learn_directly(method, make_task("two", 1), EDGES)
+    learn_directly(method, make_task("three", 2), EDGES)
     assert method.predict(make_task("", 5).train.images, None).task.shape == (16,)
 
 
@@ -244,7 +253,7 @@ def test_few_pictures_are_a_closed_form_on_the_features_of_a_stem(method: TWTA) 
 def test_every_task_behind_a_stem_has_the_same_one() -> None:
     method = learner(CountingStem())
     Trainer(method).fit(make_task("one"))
-    learn_directly(method, make_task("two"))
+    learn_directly(method, make_task("two"), STEM)
     stems = [stem_of(method.ticket(task)) for task in method.known]
     assert stems[0] is stems[1] is method.network.stem
 
@@ -252,7 +261,7 @@ def test_every_task_behind_a_stem_has_the_same_one() -> None:
 # Models ------------------------------------------------------------------------------------------
 
 
-def add_direct(model: Path, pictures: Path, name: str) -> None:
+def add_direct(model: Path, pictures: Path, name: str, kind: str) -> None:
     """Teach a model a direct task, as `learn` does with other tasks."""
     from rivals.model.budgets import TimeBudget
     from rivals.model.data_source import open_source
@@ -263,21 +272,24 @@ def add_direct(model: Path, pictures: Path, name: str) -> None:
             opened, name, LearnOptions(), TimeBudget(None, 0), (), lambda _: None, lambda: False
         )
         task = session.divide(session.read(open_source(pictures, name, None)))
-        learn_directly(opened.method, task)
+        learn_directly(opened.method, task, kind)
         opened.familiarity[name] = session.statistics(task)
         facts = session.facts(task, "planned", None)
         opened.commit([*opened.tasks, facts], "learn", name)
 
 
-@pytest.fixture(scope="module", params=["none", "tiny"])
+BEGINNINGS = [("none", PIXELS), ("none", EDGES), ("tiny", PIXELS), ("tiny", EDGES)]
+
+
+@pytest.fixture(scope="module", params=BEGINNINGS, ids=" ".join)
 def taught(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of a task with units, a direct one, and another with units."""
-    place = tmp_path_factory.mktemp("direct")
+    place, (ancestor, kind) = tmp_path_factory.mktemp("direct"), request.param
     options: dict[str, Any] = {}
-    if request.param != "none":
-        options = {"network": None, "ancestor": request.param, "size": 16, "new": 1}
+    if ancestor != "none":
+        options = {"network": None, "ancestor": ancestor, "size": 16, "new": 1}
     teach(folder(place / "first", (0, 1), 20), place / "model", **options)
-    add_direct(place / "model", folder(place / "direct", (2, 3, 4), 20), "direct")
+    add_direct(place / "model", folder(place / "direct", (2, 3, 4), 20), "direct", kind)
     teach(folder(place / "last", (5, 6), 20), place / "model", **{**options, "epochs": 2})
     return place
 
@@ -301,6 +313,20 @@ def test_a_model_knows_its_direct_task_again(model: Path) -> None:
     rejected = opened.predict([np.full((8, 8), 255, np.uint8)], task="direct", reject=0.1)
     assert rejected[0].rejected
     assert check(model).whole
+
+
+def test_what_old_models_stored_is_answered_as_ever(taught: Path) -> None:
+    """The file of a task holds no word on what its head reads: 192 wide are pixels of colours."""
+    model = ModelFolder.open(taught / "model")
+    task, network = model.task("direct"), model.method.network
+    stored = safetensors.torch.load_file(taught / "model" / "tasks" / task.file)
+    weight, bias = stored["direct.weight"].squeeze(2), stored["direct.bias"]
+    if weight.shape[1] != network.input_shape[0] * 64:
+        pytest.skip("a model that is not old: its task reads edges")
+    prepared = model.preparation(torch.randint(0, 256, (9, *network.input_shape)).byte())
+    small = nn.functional.adaptive_avg_pool2d(prepared, 8).flatten(1)
+    found = model.ticket("direct").network(prepared)
+    assert torch.allclose(found, small @ weight.T + bias, atol=1e-4)
 
 
 def test_dropping_leaves_the_others(model: Path) -> None:
@@ -356,17 +382,18 @@ def test_a_direct_ticket_is_exported(model: Path, taught: Path, tmp_path: Path, 
     assert made.parity.agreement >= (0.99 if to == "onnx-int8" else 1)
 
 
-def test_larger_pictures_are_pooled_in_exports(tmp_path: Path) -> None:
-    """In the model above a pixel stays a pixel; here eight and a half of them become one."""
+@pytest.mark.parametrize("kind", [PIXELS, EDGES])
+def test_larger_pictures_are_pooled_in_exports(tmp_path: Path, kind: str) -> None:
+    """In the model above a pixel stays a pixel; here cells are two wide, and some are left over."""
     pytest.importorskip("onnxruntime")
     place = folder(tmp_path / "pictures", (0, 1), 12)
     teach(place, tmp_path / "model", size=20, name="first", epochs=1)
-    add_direct(tmp_path / "model", place, "direct")
+    add_direct(tmp_path / "model", place, "direct", kind)
     model = rivals.Model(tmp_path / "model")
     formats = ["onnx", *(["c"] if compiler() else [])]
     for to in formats:
         out = tmp_path / {"onnx": "a.onnx", "c": "c"}[to]
-        model.export("direct", out, to=to, images=place)
+        assert model.export("direct", out, to=to, images=place).parity.agreement == 1
 
 
 def test_a_whole_model_is_exported(model: Path, tmp_path: Path) -> None:
@@ -389,7 +416,10 @@ def test_altered_files_are_refused(model: Path) -> None:
     place = [task["name"] for task in content["tasks"]].index("direct")
     file = model / "tasks" / content["tasks"][place]["file"]
     tensors = safetensors.torch.load_file(file)
+    widths = ModelFolder.open(model).method.network.direct_widths
+    (other,) = set(widths.values()) - {tensors["direct.weight"].shape[1]}
     for changed in (
+        {**tensors, "direct.weight": torch.zeros(3, other, 1)},
         {**tensors, "direct.weight": torch.zeros(3, 63, 1)},
         {**tensors, "layer0.claimed": torch.zeros(0, 1, dtype=torch.float16)},
         {name: t for name, t in tensors.items() if name != "direct.bias"},
@@ -402,3 +432,15 @@ def test_altered_files_are_refused(model: Path) -> None:
         (model / NAME).write_text(json.dumps(content))
         with pytest.raises(RivalsError, match="does not fit its network at"):
             rivals.Model(model).predict(asked((2,))[0][0])
+
+
+@pytest.mark.parametrize("kind", [PIXELS, EDGES])
+def test_a_head_wider_than_any_is_refused_before_it_is_loaded(kind: str) -> None:
+    network = NetworkPlan(MLP, (1, 8, 8)).rivals(Seed(0))
+    width = network.direct_widths[kind]
+    fitting = task_file.expected(network, 3, width)
+    assert task_file.misfit(fitting, network, 3) == ""
+    for other in (0, -1, 63, width + 1, 2**40):
+        found = {**fitting, "direct.weight": ("F32", (3, other, 1))}
+        assert task_file.misfit(found, network, 3) == "direct.weight"
+    assert task_file.misfit({**fitting, "direct.weight": ("F16", (3, width, 1))}, network, 3)

@@ -269,6 +269,25 @@ def test_layers_with_impossible_numbers(
         Ticket.load(folder)
 
 
+@pytest.mark.parametrize("change", [{}, {"cell": 0}, {"cell": 2.5}, {"cell": 9}, {"cell": 10**9}])
+def test_gradients_with_impossible_cells(
+    change: dict[str, Any], convolutional: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(convolutional, tmp_path / "ticket"))
+    head = {"name": "head", "op": "linear"}
+    edges, flat = {"name": "edges", "op": "gradients"}, {"name": "flat", "op": "flatten"}
+    data = safetensors.torch.save({"head.weight": torch.ones(2, 8 * 7 * 7)})
+    (folder / "weights.safetensors").write_bytes(data)
+    edit(folder, architecture=[{**edges, "cell": 1}, flat, head])
+    assert Ticket.load(folder)(torch.zeros(3, 1, 8, 8).byte()).shape == (3, 2)
+    edit(folder, architecture=[{**edges, **change}, flat, head])
+    with pytest.raises(RivalsError, match=r"\A[^\n]*damaged[^\n]*\Z"):
+        Ticket.load(folder)
+    edit(folder, architecture=[{**edges, "cell": 1}, flat, head], input_shape=[1, 2, 8])
+    with pytest.raises(RivalsError, match="an image is too small for gradients"):
+        Ticket.load(folder)
+
+
 def test_nested_and_special_files_are_refused(folder: Path) -> None:
     facts, weights = folder / "ticket.json", folder / "weights.safetensors"
     kept, data = facts.read_bytes(), weights.read_bytes()

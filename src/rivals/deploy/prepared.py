@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from rivals.edge.quiet import quiet
 from rivals.errors import RivalsError
 from rivals.io.checksum import with_checksum
+from rivals.nn.plain_layers import Gradients
 from rivals.tickets.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 INPUT = "images"
 OPSET = 20
+OF_GRADIENTS = "g"  # how the names of their nodes begin
 
 
 class Prepared(nn.Module):
@@ -100,7 +102,9 @@ def slim(model: ModelProto) -> ModelProto:
         tensor.name, tensor.doc_string = short(tensor.name), ""
         del tensor.metadata_props[:]
     for number, node in enumerate(model.graph.node):
-        node.name, node.doc_string = f"n{number}", ""
+        inside = any(Gradients.__name__ in entry.value for entry in node.metadata_props)
+        prefix = OF_GRADIENTS if inside or node.name.startswith(OF_GRADIENTS) else "n"
+        node.name, node.doc_string = f"{prefix}{number}", ""
         del node.metadata_props[:]
         node.input[:] = [short(name) for name in node.input]
         node.output[:] = [short(name) for name in node.output]

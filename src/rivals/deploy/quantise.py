@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rivals.deploy.prepared import INPUT, silence, slim
+from rivals.deploy.prepared import INPUT, OF_GRADIENTS, silence, slim
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -29,7 +29,7 @@ def layers(model: ModelProto) -> dict[str, int]:
     return {
         node.name: sum(sizes.get(name, 0) for name in node.input)
         for node in model.graph.node
-        if node.op_type in WEIGHTED
+        if node.op_type in WEIGHTED and not node.name.startswith(OF_GRADIENTS)
     }
 
 
@@ -52,6 +52,8 @@ def quantise(model: ModelProto, kept: Collection[str], inputs: Tensor, stage: Pa
             batch = next(self.batches, None)
             return None if batch is None else {INPUT: batch.numpy()}
 
+    # What is divided by the strength around it needs more than 256 steps.
+    gradients = [n.name for n in model.graph.node if n.name.startswith(OF_GRADIENTS)]
     with silence():
         quantize_static(
             onnx.shape_inference.infer_shapes(model),
@@ -59,7 +61,7 @@ def quantise(model: ModelProto, kept: Collection[str], inputs: Tensor, stage: Pa
             Reader(),
             quant_format=QuantFormat.QDQ,
             op_types_to_quantize=list(QUANTISED),
-            nodes_to_exclude=list(kept),
+            nodes_to_exclude=[*kept, *gradients],
             per_channel=True,
             activation_type=QuantType.QInt8,
             weight_type=QuantType.QInt8,

@@ -48,7 +48,7 @@ from rivals.naming import familiarity
 from rivals.naming.discriminant import Head
 from rivals.naming.familiarity import few
 from rivals.naming.task_record import TaskRecord
-from rivals.nn.stem import PIXELS
+from rivals.nn.stem import EDGES, PIXELS
 from rivals.seeds import Seed
 from rivals.streams import picture_source
 from rivals.streams.picture_source import LeftOut, LoadedPictures, PictureSource
@@ -208,7 +208,7 @@ class LearningSession:
         frozen = FrozenFeatures(method, task, seed)
         closed = frozen.closed_form()
         fit, edges = frozen.fit(closed), None
-        if self.options.chooses_nothing and network.stem is None:
+        if self.options.chooses_nothing and EDGES in network.direct_inputs:
             edges = EdgeDiscriminant(method, task, seed)
         best = max(closed.accuracy, edges.accuracy if edges else 0.0)
         few = len(task.train) < defaults.FEWEST_NEW * len(task.classes)
@@ -231,7 +231,7 @@ class LearningSession:
         if edges is not None and edges.beats(closed.predicted):
             self.advise(task, advice.EDGES, edges.predicted, frozen.few_rows, edges.fit,
                         edges.few_rows)  # fmt: skip
-            count = len(edges.labels)
+            count, method.position = len(edges.labels), Position()  # nothing was trained
             self.listener({**begins(method, task), "images": count, "held": count})
             return self.directly(task, edges.head, edges.accuracy, count)
         kept = advice.NEAREST if closed.nearest_mean else advice.CLOSED_FORM

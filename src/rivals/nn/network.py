@@ -17,6 +17,7 @@ from rivals.nn.convolve import channels_last
 from rivals.nn.cut import Cutter, run
 from rivals.nn.dense_layers import DenseLayer
 from rivals.nn.head import DirectHead, Head, heads_of
+from rivals.nn.plain_layers import Gradients
 from rivals.nn.selection import Selection, Wiring
 from rivals.nn.stem import EDGES, PIXELS, STEM, Stem
 from rivals.nn.task_state import TaskTable
@@ -38,7 +39,9 @@ class Network(nn.Module):
         self.stem = stem
         direct: dict[str, nn.Module] = {STEM: Flatten()}
         if stem is None:
-            direct = {PIXELS: SmallPixels(*input_shape[1:]), EDGES: EdgeGrid(*input_shape[1:])}
+            direct = {PIXELS: SmallPixels(*input_shape[1:])}
+            if min(input_shape[1:]) >= Gradients.LEAST:
+                direct[EDGES] = EdgeGrid(*input_shape[1:])
         self.direct_inputs = nn.ModuleDict(direct)
         self.tasks = TaskTable() if tasks is None else tasks
         self.heads = heads_of(self.tasks)
@@ -59,7 +62,7 @@ class Network(nn.Module):
         active = end.source.blocks if end.source else end.values.shape[1]
         self.positions = end.values.shape[1] // active
         self.features = end.values.shape[1]
-        self.direct_widths: dict[str, int] = {  # no two are the same
+        self.direct_widths: dict[str, int] = {  # of pictures no two are the same
             kind: read(start).values.shape[1] for kind, read in self.direct_inputs.items()
         }
         with torch.no_grad():  # a trial cut: what a ticket cannot hold is refused before training

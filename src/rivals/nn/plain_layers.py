@@ -82,7 +82,9 @@ class Gradients(nn.Module):
     """
 
     DIRECTIONS = 8
+    LEAST = 3  # pixels a side that a gradient takes
     EVEN = 1e-3  # squared strength of what counts as even
+    NOTHING = 4e-8  # eight squares without a direction; the ONNX exporter takes 1e-8 for zero
     filters: Tensor
 
     def __init__(self, cell: int) -> None:
@@ -97,13 +99,24 @@ class Gradients(nn.Module):
         grey = images.mean(1, keepdim=True)
         square = F.conv2d(grey, self.filters).square()
         # Over directions evenly spread, squares of cosines add up to half their number.
-        strength = square.sum(1, keepdim=True) * (2 / self.DIRECTIONS) + 1e-8
+        strength = (square.sum(1, keepdim=True) + self.NOTHING) * (2 / self.DIRECTIONS)
         near = square / strength  # squared cosine
-        shares = near * near * near * square.sqrt()
+        shares = square.sqrt() * near * near * near  # in this order few are held at a time
         cells = F.avg_pool2d(shares, 2 * self.cell, self.cell, self.cell // 2 + 1)
         around = F.avg_pool2d(cells.square().sum(1, keepdim=True), 3, 1, 1)
         found: Tensor = cells / (around + self.EVEN).sqrt()
         return found
+
+    def multiplications(self, height: int, width: int) -> int:
+        """MACs of one picture in the filters."""
+        return self.filters.numel() * self._pixels(height, width)
+
+    def held(self, height: int, width: int) -> int:
+        """Values of one picture that are held at a time: squares, near and strength."""
+        return (2 * self.DIRECTIONS + 1) * self._pixels(height, width)
+
+    def _pixels(self, height: int, width: int) -> int:
+        return (height - self.LEAST + 1) * (width - self.LEAST + 1)
 
     def extra_repr(self) -> str:
         return f"cell={self.cell}"

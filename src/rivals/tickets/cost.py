@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, fx, nn
 
-from rivals.nn.plain_layers import Power, Square
+from rivals.nn.plain_layers import Gradients, Power, Square
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,21 @@ def cost(network: nn.Module, input_shape: tuple[int, int, int]) -> Cost:
 
 
 def multiplications(network: nn.Module, input_shape: tuple[int, int, int]) -> int:
-    """MACs of one image in convolutions and linear layers, which are all that a ticket has.
+    """MACs of one image in convolutions, gradients and linear layers: all that a ticket has.
 
     `counting_flops` would count the same, but loads torch's compiler: a second and 70 MB.
     """
     counts: list[int] = []
 
     def count(layer: nn.Module, inputs: Any, output: Tensor) -> None:
+        if isinstance(layer, Gradients):
+            counts.append(layer.multiplications(*inputs[0].shape[2:]))
+            return
         weight = cast(Tensor, layer.weight)  # (outputs, inputs of each, …)
         counts.append(output.numel() * weight[0].numel())
 
-    layers = [each for each in network.modules() if isinstance(each, nn.Conv2d | nn.Linear)]
+    kinds = nn.Conv2d | nn.Linear | Gradients
+    layers = [each for each in network.modules() if isinstance(each, kinds)]
     handles = [each.register_forward_hook(count) for each in layers]
     try:
         with torch.no_grad():
@@ -79,7 +83,7 @@ def working_memory(network: nn.Module, input_shape: tuple[int, int, int]) -> int
         held = [n for n in nodes[:number] if last[n] >= number]  # its inputs are among them
         over = any(last[n] == number and sizes.of[n] == sizes.of[node] for n in held)
         own = 0 if over and _value_by_value(network, node) else sizes.of[node]
-        most = max(most, own + sum(sizes.of[n] for n in held))
+        most = max(most, own + sum(sizes.of[n] for n in held), _inside(network, node, sizes))
     return 4 * most
 
 
@@ -89,11 +93,18 @@ class SizeRecorder(fx.Interpreter):
     def __init__(self, network: fx.GraphModule) -> None:
         super().__init__(network)
         self.of: dict[fx.Node, int] = {}
+        self.sides: dict[fx.Node, tuple[int, ...]] = {}  # height and width, of pictures
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
-        self.of[n] = result.numel()
+        self.of[n], self.sides[n] = result.numel(), tuple(result.shape[2:])
         return result
+
+
+def _inside(network: fx.GraphModule, node: fx.Node, sizes: SizeRecorder) -> int:
+    """What a layer of several steps holds between them, when it needs its input no more."""
+    layer = network.get_submodule(str(node.target)) if node.op == "call_module" else None
+    return layer.held(*sizes.sides[node.all_input_nodes[0]]) if isinstance(layer, Gradients) else 0
 
 
 def _value_by_value(network: fx.GraphModule, node: fx.Node) -> bool:

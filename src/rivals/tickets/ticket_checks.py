@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rivals.edge.card import check_preprocessing
 from rivals.io.reading import UnreadableError, parse_json
+from rivals.nn.plain_layers import Gradients
 
 LAYERS = 2000
 HEADER = 2**20  # bytes of the header of the weights
@@ -140,7 +141,11 @@ def layer_shape(node: dict[str, Any], tensors: dict[str, Tensor], inputs: list[S
         (cell,) = whole_numbers([node["cell"]], 1, SIDE)
         if len(shape) != 3:
             raise ValueError("only an image has gradients")
-        shape = (8, *(_out(side - 2, 2 * cell, cell, cell // 2 + 1) for side in shape[1:]))
+        sides = [side - Gradients.LEAST + 1 for side in shape[1:]]
+        if min(sides) < 1 or Gradients.DIRECTIONS * math.prod(sides) > VALUES:
+            raise ValueError("an image is too small for gradients, or too large")
+        grid = (_out(side, 2 * cell, cell, cell // 2 + 1) for side in sides)
+        shape = (Gradients.DIRECTIONS, *grid)
     elif word == "flatten":
         shape = (math.prod(shape),)
     if not 0 < math.prod(shape) <= VALUES:

@@ -13,7 +13,8 @@ from math import prod
 
 from rivals.deploy.c.c_network import IMAGE, SCORES, CNetwork
 
-IN_PLACE = {"Relu", "Reshape", "Add"}  # each value depends on values of the same position
+# Each value depends on values of the same position.
+IN_PLACE = {"Relu", "Reshape", "Add", "Mul", "Div", "Sqrt"}
 
 
 @dataclass
