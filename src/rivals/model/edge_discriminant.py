@@ -67,7 +67,7 @@ class EdgeDiscriminant:
         """Whether it is better than other answers for the same pictures, by more than chance."""
         mine, other = (each == self.labels for each in (self.predicted, predicted))
         gained, lost = int((mine & ~other).sum()), int((other & ~mine).sum())
-        return gained - lost > 2 * math.sqrt(gained + lost)
+        return gained - lost > math.sqrt(gained + lost)
 
     def _scores(self, prior: float) -> Tensor:
         """Of every picture, by a head without it: (n, classes)."""
