@@ -80,7 +80,7 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "inherit": "none",
         },
     ),
-    "full twins": ("digits", "chain", {"width": "dense"}),
+    "full twins": ("digits", "chain", {"network_size": "full"}),
 }  # fmt: skip
 EVERY_POINT = ("twta", "unprotected")  # each stop by itself, not only in a chain
 

@@ -39,7 +39,7 @@ PURPOSES = ("scores", "labels")  # of the two replays
 class DERSettings(DenseSettings):
     """What is replayed, and the weights of the losses."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     shared_norms: bool = default(DenseSettings, "shared_norms", True)
     memory: MemorySettings = MemorySettings(size=500, counted_in="images")
     replay_size: int = Field(
