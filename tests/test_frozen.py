@@ -318,7 +318,7 @@ def test_results_of_a_run_name_the_ancestor(tmp_path: Path, accepted: Accepted) 
 
 @pytest.mark.parametrize("name", ["ncm", "icarl"])
 def test_a_file_of_all_tasks_is_refused_where_all_classes_compete(name: str) -> None:
-    with pytest.raises(RivalsError, match="export one task with task"):
+    with pytest.raises(RivalsError, match="export one task with the argument task"):
         learned(name, tasks(2)).predictor()
 
 

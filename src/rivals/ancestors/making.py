@@ -225,7 +225,7 @@ def of_run(source: Path, task: str | None) -> AncestorSource:
     if architecture not in limits.NETWORKS:
         raise RivalsError(
             f"The run {source} has the network '{architecture}', but models have "
-            f"{', '.join(limits.NETWORKS)}; run it with --set architecture=NAME of these."
+            f"{', '.join(limits.NETWORKS)}; run it with one of these."
         )
     number = run.tasks.index(name)
     results = read_results(run.folder.results)
