@@ -210,7 +210,7 @@ def of_model(source: Path, task: str | None) -> AncestorSource:
 
 
 def _of_network(model: ModelFolder) -> str:
-    """The last task that has a network, or the last one; of an empty model none."""
+    """The last task with a network of its own, else the last task; `""` without tasks."""
     names = [task.name for task in model.tasks]
     own = [name for name in names if not model.method.network.is_direct(name)]
     return next(reversed([*names[-1:], *own]), "")
