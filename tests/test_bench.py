@@ -172,8 +172,8 @@ settings = NetworkSettings(architecture="resnet-small", widths=(64, 128, 64), un
 plan = NetworkPlan(settings, (3, 64, 64))
 images = torch.randn(8, 3, 64, 64).contiguous(memory_format=torch.channels_last)
 labels = torch.arange(8) % 2
-for width in ("ticket", "dense"):
-    network = plan.dense(Seed(0), width)
+for size in ("ticket", "full"):
+    network = plan.dense(Seed(0), size)
     network.add("one", 2)
     torch.nn.functional.cross_entropy(network.train()(images, "one"), labels).backward()
 for way, compete in (("sparse", 1.0), ("relaxed", 1.0), ("sparse", 0.0)):

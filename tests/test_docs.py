@@ -366,6 +366,12 @@ def test_pages_are_short(page: Path) -> None:
         assert rows[0].count("|") - 1 <= 6, rows[0]
 
 
+def test_the_first_page_is_read_in_a_minute() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 600
+    assert text.count("![") == 1, "one picture"
+
+
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     """As `make docs`: every page is in the navigation, every link and anchor leads somewhere."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]

@@ -153,7 +153,9 @@ def test_python_imports_what_it_is_given_and_only_in_that_call(evil: Path) -> No
     assert results.content["method"] == "evilmod:Finetune"
     (found,) = rivals.compare("evilmod:T", "evilmod:Finetune", settings=settings, workers=1)
     assert found.status == "finished"
-    with pytest.raises(RivalsError, match="add allow_import evilmod:Finetune"):
+    with pytest.raises(
+        RivalsError, match=r"do this inside .*imports_allowed\(\['evilmod:Finetune'\]\)\.$"
+    ):
         methods["evilmod:Finetune"]
     with imports_allowed(["evilmod:Finetune"]):
         assert methods["evilmod:Finetune"].__name__ == "Finetune"

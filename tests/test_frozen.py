@@ -360,7 +360,7 @@ def test_a_new_head_on_an_ancestor_starts_as_the_closed_form() -> None:
 
 @pytest.mark.parametrize("name", ["ncm", "icarl"])
 def test_a_file_of_all_tasks_is_refused_where_all_classes_compete(name: str) -> None:
-    with pytest.raises(RivalsError, match="export one task with task"):
+    with pytest.raises(RivalsError, match="export one task with the argument task"):
         learned(name, tasks(2)).predictor()
 
 

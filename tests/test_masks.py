@@ -249,7 +249,7 @@ PERMUTED = {
 
 @pytest.fixture(scope="module")
 def forgetful():
-    return final("finetune", lessons(4, "digits-permuted"), width="dense", **PERMUTED)[1]
+    return final("finetune", lessons(4, "digits-permuted"), network_size="full", **PERMUTED)[1]
 
 
 @pytest.mark.parametrize(("name", "settings"), [

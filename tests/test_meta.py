@@ -161,7 +161,7 @@ def test_gpm_forgets_far_less_than_finetuning():
     drop = {}
     for name in ("finetune", "gpm"):
         network = {"architecture": "mlp", "widths": (32, 32), "units": 4}
-        method = make(name, network, epochs=6, lr=0.1, width="dense")
+        method = make(name, network, epochs=6, lr=0.1, network_size="full")
         when = []
         for lesson in found:
             teach(method, shortened(lesson.task, 300))
@@ -405,7 +405,7 @@ def test_looking_ahead_leaves_no_trace():
 def test_replay_forgets_less_than_finetuning(name):
     one, *others = lessons(3, "digits-permuted")
     chosen = {
-        "finetune": {"width": "dense", "epochs": 6, "lr": 0.1},
+        "finetune": {"network_size": "full", "epochs": 6, "lr": 0.1},
         "lamaml": {"epochs": 4, "batch_size": 20, "inner_steps": 2, "step_size": 0.2},
         "fsdgpm": {"epochs": 4, "batch_size": 20, "inner_steps": 2, "lr": 0.1},
     }
@@ -425,7 +425,7 @@ def test_replay_forgets_less_than_finetuning(name):
 @pytest.mark.parametrize("name", ["lamaml", "fsdgpm"])
 def test_all_that_is_replayed_and_tried_is_charged(name):
     method = make(name, epochs=1, replay_size=10, second_order=False)
-    plain = make("finetune", width="dense", epochs=1, batch_size=10)
+    plain = make("finetune", network_size="full", epochs=1, batch_size=10)
     one, two = tasks(2, 40)
     for each in (method, plain):
         teach(each, one)

@@ -98,8 +98,8 @@ def test_a_ticket_is_plain_and_has_the_shape_of_the_native_twin(name):
 
 
 def test_the_sizes_that_the_papers_name():
-    def weights(name, width):
-        built = plan(name, 8).dense(Seed(0), width)
+    def weights(name, size):
+        built = plan(name, 8).dense(Seed(0), size)
         return sum(p.numel() for p in built.shared_parameters())
 
     alexnet = NetworkPlan(NetworkSettings(architecture="alexnet"), (3, 32, 32))

@@ -258,7 +258,7 @@ def test_the_native_control_has_the_tickets_shape_and_the_same_recipe(stream: st
     ours, native = (resolve(stream, m, "paper-repaired") for m in ("twta", "independent"))
     shape = (3, 32, 32) if stream == "cifar100" else (1, 32, 32)
     plan, same = NetworkPlan(ours.network, shape), NetworkPlan(native.network, shape)
-    assert native.training.width == "ticket"  # type: ignore[attr-defined]
+    assert native.training.network_size == "ticket"  # type: ignore[attr-defined]
     for name in ("epochs", "batch_size", "lr", "momentum", "weight_decay", "augmentation"):
         assert getattr(ours.training, name) == getattr(native.training, name)
     plain = same.dense(Seed(0), "ticket").shared_parameters()

@@ -81,7 +81,7 @@ VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
     "from an ancestor": ("digits", "twta", {"ancestor": "tiny", "batch_size": 640}),
-    "full twins": ("digits", "chain", {"width": "dense"}),
+    "full twins": ("digits", "chain", {"network_size": "full"}),
 }  # fmt: skip
 EVERY_POINT = ("twta", "unprotected")  # each stop by itself, not only in a chain
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from rivals.experiment.run_settings import (
 )
 from rivals.learn.method import methods
 from rivals.nn.network_plan import NetworkSettings
-from rivals.settings import Settings, leaves, merged
+from rivals.settings import FORMER_NAMES, Settings, leaves, merged
 from rivals.streams.stream import streams
 
 FILES = sorted(RECIPES.rglob("*.yaml"))
@@ -79,6 +80,25 @@ def test_no_name_is_in_two_groups(stream: str, method: str) -> None:
     classes = (streams[stream].settings, NetworkSettings, methods[method].settings_class)
     names = [path for cls in classes for path, _ in leaves(cls)]
     assert len(names) == len(set(names)), sorted(n for n in names if names.count(n) > 1)
+
+
+def test_no_two_settings_are_told_apart_by_an_ending() -> None:
+    """`width` beside `widths`, `unit` beside `units`: who reads fast takes one for the other."""
+    names = {path.rpartition(".")[2] for cls in CLASSES.values() for path, _ in leaves(cls)}
+    assert not {name for name in names if {f"{name}s", f"{name}es"} & names}
+
+
+@pytest.mark.parametrize("old", FORMER_NAMES)
+def test_a_name_of_before_is_refused_with_the_present_one(old: str) -> None:
+    new, known = FORMER_NAMES[old], {name: [p for p, _ in leaves(c)] for name, c in CLASSES.items()}
+    assert not any(old in paths for paths in known.values()), "it is a name again"
+    for name in (name for name, paths in known.items() if new in paths):
+        expected = f"^The setting '{old}' is now named {re.escape(new)}; use that name\\.$"
+        with pytest.raises(RivalsError, match=expected):
+            CLASSES[name](**{old: "4"})
+    method = "er" if new in known["method er"] else "twta"
+    with pytest.raises(RivalsError, match=re.escape(new)):
+        resolve("digits", method, overrides={old: "4"})
 
 
 @pytest.mark.parametrize(("cls", "name", "hint"), FIELDS)

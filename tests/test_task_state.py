@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import pytest
 import torch
 from torch import nn
 
+from rivals.naming import gaussian
+from rivals.naming.discriminant import ClassStatistics, covariance
+from rivals.naming.discriminant import head as discriminant_head
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.selection import Draw, Masked, Settled
+from rivals.nn.stem import EDGES, PIXELS, STEM, Stem
 from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 from toys import TINY, lessons, make, same_bits, shortened, teach, ticket_bits
@@ -142,3 +147,60 @@ def test_no_tensor_is_forgotten_on_the_cpu_at_inference(name):
                 copy_.rows.to("meta"), copy_.columns.to("meta"), copy_.values.to("meta"), None
             )
         assert network(images, TASK, selection).device.type == "meta"
+
+
+@pytest.mark.parametrize("kind", [STEM, PIXELS, EDGES])
+def test_what_direct_heads_read_is_on_the_device_of_the_pictures(kind):
+    stem = Stem(nn.Sequential(nn.Conv2d(3, 5, 8, 8), nn.Flatten()), 20) if kind == STEM else None
+    settings = NetworkSettings(architecture="mlp", widths=(8,), units=2)
+    shape = (20, 1, 1) if stem else (3, 16, 16)
+    network = NetworkPlan(settings, shape, stem=stem).rivals(Seed(0))
+    width = network.direct_widths[kind]
+    network.add_direct_head(TASK, torch.zeros(3, width), torch.zeros(3))
+    network = network.to("meta")
+    images = torch.zeros(4, 3, 16, 16, device="meta")
+    assert network.learning(False).direct_flow(images, kind).values.shape == (4, width)
+    assert network(images, TASK).device.type == "meta"
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor with values that meets only its like, as tensors of two devices do."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function is torch.Tensor.cpu:
+            return args[0].as_subclass(torch.Tensor)
+        met = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+        if any(type(each) is not cls and each.dim() for each in met):
+            raise RuntimeError(f"{function.__name__} of tensors on two devices")
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+@pytest.mark.parametrize("places", list(itertools.product([torch.Tensor, Elsewhere], repeat=3)))
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_discriminant_takes_its_parts_from_any_device(places, alone):
+    """After learning statistics are on the CPU, after loading they are on that of the model."""
+    torch.manual_seed(0)
+    rows, labels = torch.randn(40, 6), torch.arange(40) % 3
+    within = torch.ones(1) if alone else torch.eye(6)
+    kept = ClassStatistics.of(rows, labels).tensors()
+    wanted = discriminant_head(
+        ClassStatistics.from_tensors(kept).means,
+        covariance([ClassStatistics.from_tensors(kept)], within, 30.0),
+    )
+    at_rows, at_kept, at_within = places
+    same = ClassStatistics.of(rows.as_subclass(at_rows), labels).tensors()
+    assert all(torch.equal(same[name], kept[name]) for name in kept)
+    moved = {name: tensor.as_subclass(at_kept) for name, tensor in kept.items()}
+    found = ClassStatistics.from_tensors(moved)
+    spread = covariance([found], within.as_subclass(at_within), 30.0)
+    weight, bias = discriminant_head(found.means, spread)
+    assert type(weight) is type(bias) is torch.Tensor
+    assert torch.equal(weight, wanted[0])
+    assert torch.equal(bias, wanted[1])
+    density = gaussian.fit(rows.as_subclass(at_rows), labels)
+    both = gaussian.join(
+        {name: t.as_subclass(at_kept) for name, t in density.items()}, density, 0.5
+    )
+    assert torch.allclose(gaussian.full_covariance(both), gaussian.full_covariance(density))

@@ -7,8 +7,23 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 
-OPTION = re.compile(r"(?<!\S)--([a-z][a-z-]*)")
-ARGUMENTS = {"augment": "augmentation"}  # options that have another name in Python
+OPTION = re.compile(
+    r"(?<!\S)(?P<before>(?:with|use|add|by) )?--(?P<name>[a-z][a-z-]*)"
+    r"(?P<value> (?!(?:is|and|or|for|of|to|on|needs|takes|writes|with)\b)(?=[\w./…-]))?"
+)
+ARGUMENTS = {"augment": "augmentation", "model": "path"}  # other names in Python
+FLAGS = {"again", "all-tasks", "float-input", "grey", "resume", "run-native", "strict"}
+COMMANDS = {  # and what does the same in Python; others exist on the command line only
+    "rivals ancestor make": "rivals.make_ancestor",
+    "rivals export": "Model.export",
+    "rivals learn": "Model.learn",
+    "rivals run": "rivals.run",
+}
+ONLY_HERE = (  # options that are no arguments
+    (re.compile(r"--data DIR"), "$RIVALS_DATA"),
+    (re.compile(r"add --allow-import (\S+?)(?=\.?$)"),
+     r"do this inside rivals.registry.imports_allowed(['\1'])"),
+)  # fmt: skip
 LONGEST = 4_000  # characters of a sentence: names and values in it may come from a file
 
 
@@ -16,7 +31,7 @@ class RivalsError(Exception):
     """The user's mistake or the machine's limit, in one sentence; the command line exits with 2.
 
     Sentences are written with the options of the command line. In Python they name the arguments:
-    `--epochs` becomes `epochs`, but for commands in backquotes.
+    `--epochs` becomes `epochs`, and `rivals learn` becomes `Model.learn`.
 
     >>> import rivals
     >>> try:
@@ -35,13 +50,34 @@ class RivalsError(Exception):
         if RivalsError._on_command_line:
             return text
         parts = text.split("`")  # every second one is a command
-        parts[::2] = [OPTION.sub(_argument, part) for part in parts[::2]]
+        parts[::2] = [_arguments(part) for part in parts[::2]]
+        parts[1::2] = [_call(part) for part in parts[1::2]]
         return "`".join(parts)
 
 
+def _arguments(text: str) -> str:
+    for option, words in ONLY_HERE:
+        text = option.sub(words, text)
+    return OPTION.sub(_argument, text)
+
+
 def _argument(option: re.Match[str]) -> str:
-    name = option[1].rstrip("-")
-    return ARGUMENTS.get(name, name.replace("-", "_"))
+    """`--name` → name, `with --name` → with the argument name, `--name x` → name=x."""
+    name, before = option["name"].rstrip("-"), option["before"] or ""
+    known = ARGUMENTS.get(name, name.replace("-", "_"))
+    if name in FLAGS:
+        return f"{before}{known}=True{option['value'] or ''}"
+    if option["value"]:
+        return f"{before}{known}="
+    return f"{before}the argument {known}" if before else known
+
+
+def _call(command: str) -> str:
+    """`rivals run … --resume` → rivals.run(…, resume=True); what has no call stays a command."""
+    for words, call in COMMANDS.items():
+        if command == words or command.startswith(f"{words} "):
+            return f"{call}(…, resume=True)" if command.endswith(" --resume") else call
+    return command
 
 
 @contextlib.contextmanager

@@ -20,6 +20,30 @@ from rivals.errors import RivalsError, unknown
 from rivals.io.reading import parse_yaml
 
 Own = TypeVar("Own", bound="Settings")
+FORMER_NAMES = {  # in rivals 0.1, and their names today
+    "network": "architecture",
+    "unit": "activation",
+    "initial": "init",
+    "weights": "storage",
+    "batch": "batch_size",
+    "compete": "competition.share",
+    "way": "competition.gating",
+    "live": "competition.active",
+    "live_end": "competition.active_end",
+    "spread": "competition.init_std",
+    "posterior_optimiser": "competition.optimizer",
+    "posterior_lr": "competition.lr",
+    "gradient_keep": "competition.keep_gradients",
+    "grow": "growth.enabled",
+    "grow_below": "growth.below",
+    "infer": "naming.rule",
+    "kept_per_class": "naming.images_per_class",
+    "budget": "memory.size",
+    "budget_in": "memory.counted_in",
+    "norms": "shared_norms",
+    "twin": "network_size",
+    "width": "network_size",
+}
 LONGEST_NUMBER = 100  # characters of a number or a truth value that is given as text
 
 
@@ -120,8 +144,16 @@ def find_path(key: str, paths: Sequence[str]) -> str:
     if len(found) > 1:
         raise RivalsError(f"Several settings are named '{key}'; write {' or '.join(found)}.")
     if not found:
-        raise unknown("setting", key, paths)
+        raise _no_setting(key, paths)
     return found[0]
+
+
+def _no_setting(name: str, paths: Sequence[str]) -> RivalsError:
+    """The error for a name that no setting has, with its new name if it had one before."""
+    new = FORMER_NAMES.get(name, "")
+    if new in paths:
+        return RivalsError(f"The setting '{name}' is now named {new}; use that name.")
+    return unknown("setting", name, paths)
 
 
 def put(values: dict[str, Any], path: str, value: Any) -> None:
@@ -158,7 +190,7 @@ def _sentence(model: type[Settings], error: ValidationError) -> RivalsError:
     name = ".".join(part for part in place if not part.isdigit())
     kind, given, context = first["type"], first["input"], first.get("ctx", {})
     if kind == "extra_forbidden":
-        return unknown("setting", place[-1], [path for path, _ in leaves(_owner(model, place))])
+        return _no_setting(place[-1], [path for path, _ in leaves(_owner(model, place))])
     if kind == "literal_error":
         words = [str(word) for word in get_args(_annotation(model, place))]
         shown = given if isinstance(given, int) else f"'{given}'"

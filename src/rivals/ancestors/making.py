@@ -210,7 +210,7 @@ def of_model(source: Path, task: str | None) -> AncestorSource:
 
 
 def _of_network(model: ModelFolder) -> str:
-    """The last task that has a network, or the last one; of an empty model none."""
+    """The last task with a network of its own, else the last task; `""` without tasks."""
     names = [task.name for task in model.tasks]
     own = [name for name in names if not model.method.network.is_direct(name)]
     return next(reversed([*names[-1:], *own]), "")
@@ -225,7 +225,7 @@ def of_run(source: Path, task: str | None) -> AncestorSource:
     if architecture not in limits.NETWORKS:
         raise RivalsError(
             f"The run {source} has the network '{architecture}', but models have "
-            f"{', '.join(limits.NETWORKS)}; run it with --set architecture=NAME of these."
+            f"{', '.join(limits.NETWORKS)}; run it with one of these."
         )
     number = run.tasks.index(name)
     results = read_results(run.folder.results)

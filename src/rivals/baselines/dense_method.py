@@ -40,7 +40,7 @@ from rivals.streams.task import Batch, Task
 class DenseSettings(TrainingSettings):
     """Which network is trained."""
 
-    width: Literal["ticket", "dense"] = Field(
+    network_size: Literal["ticket", "full"] = Field(
         "ticket", description="Layers as narrow as those of a ticket, or of the full width."
     )
     shared_norms: bool = Field(
@@ -87,7 +87,8 @@ class DenseMethod(Method):
 
     def build(self, tasks: TaskTable | None = None, seed: Seed | None = None) -> DenseNetwork:
         """An untrained network that keeps the states of tasks in `tasks`."""
-        network = self.plan.dense(seed or self.seed.child("network"), self.settings.width, tasks)
+        seed = seed or self.seed.child("network")
+        network = self.plan.dense(seed, self.settings.network_size, tasks)
         network.norms = "shared" if self.settings.shared_norms else "task"
         return network
 

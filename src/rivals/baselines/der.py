@@ -39,7 +39,7 @@ PURPOSES = ("scores", "labels")  # of the two replays
 class DERSettings(DenseSettings):
     """What is replayed, and the weights of the losses."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     shared_norms: bool = default(DenseSettings, "shared_norms", True)
     memory: MemorySettings = MemorySettings(size=500, counted_in="images")
     replay_size: int = Field(
@@ -77,7 +77,7 @@ class DarkReplay:
         return f"with {size(self.for_scores)} + {size(self.for_labels)} exemplars"
 
     def draw(self, batch: Batch, seed: Seed, step: int) -> None:
-        """Exemplars of any task, none twice in a replay; none while nothing is stored."""
+        """Draw the exemplars of a step, of any task; no exemplar twice in one replay."""
         count = self.settings.replay_size or len(batch.labels)
         kind = self.settings.augmentation
         seeds = [seed.child("replay", purpose, batch.task, step) for purpose in PURPOSES]

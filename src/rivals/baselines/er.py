@@ -40,7 +40,7 @@ from rivals.streams.task import Batch
 class ERSettings(DenseSettings):
     """What is replayed, and which classes compete."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     shared_norms: bool = default(DenseSettings, "shared_norms", True)
     memory: MemorySettings = MemorySettings(size=200, counted_in="images")
     replay_size: int = Field(

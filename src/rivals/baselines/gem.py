@@ -45,7 +45,7 @@ BLOCK = 1 << 18  # columns of G that are held in float64 at a time
 class GEMSettings(DenseSettings):
     """How much is stored, and how the gradient is projected."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     lr: float = default(DenseSettings, "lr", 0.1)
     momentum: float = Field(
         0.0,

@@ -51,7 +51,7 @@ class GPMSubspaceSettings(SubspaceSettings):
 class GPMSettings(DenseSettings):
     """What is protected, and what tasks share."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     subspace: GPMSubspaceSettings = GPMSubspaceSettings()
     parity: ParitySettings = ParitySettings()
 

@@ -51,7 +51,7 @@ from rivals.streams.task import Batch, Task
 class ICaRLSettings(DenseSettings):
     """How much is stored, and which loss is minimised."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     shared_norms: bool = default(DenseSettings, "shared_norms", True)
     lr: float = default(DenseSettings, "lr", 0.02)
     weight_decay: float = default(DenseSettings, "weight_decay", 1e-5)

@@ -45,7 +45,7 @@ SMALLEST = 1e-8  # divisor
 class IL2MSettings(DenseSettings):
     """What is stored, and how scores are corrected."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     shared_norms: bool = default(DenseSettings, "shared_norms", True)
     lr: float = default(DenseSettings, "lr", 0.1)
     weight_decay: float = default(DenseSettings, "weight_decay", 1e-4)

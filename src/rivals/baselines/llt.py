@@ -118,7 +118,7 @@ class DistillationSettings(Settings):
 class LLTSettings(DenseSettings):
     """Exemplars, pruning and distillation."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     shared_norms: bool = default(DenseSettings, "shared_norms", True)
     weight_decay: float = default(DenseSettings, "weight_decay", 5e-4)
     memory: MemorySettings = MemorySettings(size=100, counted_in="class")
@@ -184,7 +184,7 @@ class LLT(DenseMethod):
 
     def build(self, tasks: TaskTable | None = None, seed: Seed | None = None) -> TwoHeadedNetwork:
         plan = self.plan.settings
-        builder = DenseBuilder(plan.units, self.settings.width, plan.activation, plan.norm)
+        builder = DenseBuilder(plan.units, self.settings.network_size, plan.activation, plan.norm)
         seed = seed or self.seed.child("network")
         network = TwoHeadedNetwork(self.plan.body(builder), self.plan.input_shape, seed, tasks)
         return network.to(self.device)

@@ -35,7 +35,7 @@ from rivals.streams.task import Batch
 class LookaheadSettings(DenseSettings):
     """How often a batch is used, in how many inner steps, and what is replayed with it."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     batch_size: int = default(DenseSettings, "batch_size", 10)
     memory: MemorySettings = MemorySettings(size=200, counted_in="images")
     replay_size: int = Field(10, ge=1, description="Exemplars in each update.")

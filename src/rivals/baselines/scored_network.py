@@ -128,9 +128,9 @@ class ScoredConv2d(ScoredLayer, DenseConv2d):
 class ScoredBuilder(DenseBuilder):
     """Layers with weights and scores."""
 
-    def __init__(self, plan: NetworkPlan, width: str, density: float, soft: bool) -> None:
+    def __init__(self, plan: NetworkPlan, size: str, density: float, soft: bool) -> None:
         s = plan.settings
-        super().__init__(s.units, width, s.activation, s.norm)
+        super().__init__(s.units, size, s.activation, s.norm)
         self.options: dict[str, Any] = {
             "activation": s.activation,
             "norm": s.norm,
@@ -154,11 +154,11 @@ class ScoredNetwork(DenseNetwork):
 
     @classmethod
     def of(
-        cls, plan: NetworkPlan, seed: Seed, width: str, density: float, soft: bool,
+        cls, plan: NetworkPlan, seed: Seed, size: str, density: float, soft: bool,
         tasks: TaskTable | None = None,
     ) -> ScoredNetwork:  # fmt: skip
         """The network that `plan` describes, with a score for every weight."""
-        body = plan.body(ScoredBuilder(plan, width, density, soft))
+        body = plan.body(ScoredBuilder(plan, size, density, soft))
         return cls(body, plan.input_shape, seed, tasks).to(plan.device)
 
     def layers(self) -> list[ScoredLayer]:  # type: ignore[override]
@@ -213,7 +213,7 @@ class ScoredNetwork(DenseNetwork):
 class ScoredSettings(DenseSettings):
     """How many weights a task uses, and how they are trained."""
 
-    width: Literal["ticket", "dense"] = default(DenseSettings, "width", "dense")
+    network_size: Literal["ticket", "full"] = default(DenseSettings, "network_size", "full")
     density: float = Field(
         0.5,
         gt=0,

@@ -97,7 +97,7 @@ class SoftNet(DenseMethod):
     def build(self, tasks: TaskTable | None = None, seed: Seed | None = None) -> ScoredNetwork:
         s = self.settings
         seed = seed or self.seed.child("network")
-        return ScoredNetwork.of(self.plan, seed, s.width, s.density, soft=True, tasks=tasks)
+        return ScoredNetwork.of(self.plan, seed, s.network_size, s.density, soft=True, tasks=tasks)
 
     def scored(self) -> ScoredNetwork:
         network = self.network()

@@ -283,7 +283,7 @@ class SparCL(DenseMethod):
         return result
 
     def densities(self) -> tuple[list[float], list[float]]:
-        """Of the weights and the gradients of each layer.
+        """The share of weights, and of gradients, that each layer computes.
 
         In a step that chooses the mask of the gradients, all gradients are computed.
         """

@@ -62,7 +62,7 @@ class WSN(DenseMethod):
     def build(self, tasks: TaskTable | None = None, seed: Seed | None = None) -> ScoredNetwork:
         s = self.settings
         seed = seed or self.seed.child("network")
-        return ScoredNetwork.of(self.plan, seed, s.width, s.density, soft=False, tasks=tasks)
+        return ScoredNetwork.of(self.plan, seed, s.network_size, s.density, soft=False, tasks=tasks)
 
     def scored(self) -> ScoredNetwork:
         network = self.network()

@@ -48,4 +48,6 @@ def _by_ending(out: Path) -> str:
 def _check_alone(words: dict[str, object]) -> None:
     for word, given in words.items():
         if given:
-            raise RivalsError(f"{word} is for one ticket; leave out this word or --all-tasks.")
+            raise RivalsError(
+                f"{word} is for one ticket, and --all-tasks for all; leave out one of the two."
+            )

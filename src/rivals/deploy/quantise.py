@@ -34,7 +34,7 @@ def layers(model: ModelProto) -> dict[str, int]:
 
 
 def quantise(model: ModelProto, kept: Collection[str], inputs: Tensor, stage: Path) -> ModelProto:
-    """`model` in 8 bits but for the nodes named in `kept`, ranges being those of `inputs`."""
+    """The model with 8-bit nodes, except those in `kept`; `inputs` show the ranges of values."""
     import onnx
     from onnxruntime.quantization import (
         CalibrationDataReader,

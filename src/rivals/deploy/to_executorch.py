@@ -29,7 +29,7 @@ class Executorch(Format):
 
 
 def lower(module: torch.nn.Module, image: torch.Tensor) -> bytes:
-    """A program whose convolutions, products, pooling and sums are XNNPACK's."""
+    """A program that runs convolutions, matrix products, pooling and sums on XNNPACK."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 

@@ -65,7 +65,7 @@ def check_native(path: Path, suffix: str, allowed: bool) -> None:
     if suffix in NATIVE and not allowed:
         raise RivalsError(
             f"Predicting with {path} {NATIVE[suffix]}; if you trust where it comes from, allow it "
-            "with --run-native (in Python: run_native=True)."
+            "with --run-native."
         )
 
 

@@ -1,6 +1,6 @@
 """The folder of a C program: compiled with the local C compiler and called in this process.
 
-This runs what the folder says, so it is only reached where the user allowed it (`run_native`).
+This runs code from the folder, so it is only called if the user allowed that (`run_native`).
 """
 
 from __future__ import annotations

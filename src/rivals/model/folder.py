@@ -403,7 +403,7 @@ def check_finite(task: str, tensors: dict[str, Tensor]) -> None:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise RivalsError(
                 f"The weights of '{task}' are no longer finite, so the model was left as it was; "
-                "try other pictures, or --epochs with fewer."
+                "try other pictures, or fewer --epochs."
             )
 
 

@@ -36,7 +36,7 @@ def owned(network: RivalNetwork, tasks: Iterable[str]) -> Owned:
 
 
 def gained(network: RivalNetwork, before: Owned, moved: Cells) -> Cells:
-    """The cells that are not in the files of their owners: those in `moved`, and those since."""
+    """Cells whose owner has no file that holds them: those in `moved`, and those gained since."""
     found: Cells = {}
     for task, tables in before.items():
         for number, (layer, had) in enumerate(zip(network.layers_of(task), tables, strict=True)):

@@ -29,7 +29,9 @@ Head = tuple[Tensor, Tensor]  # weight (classes, d) and bias (classes,)
 
 @dataclass(frozen=True)
 class ClassStatistics:
-    """What a linear discriminant needs of the features of pictures.
+    """What a linear discriminant needs of the features of pictures; always on the CPU.
+
+    Wherever features are computed, few numbers with 64 bits follow, and not every device has these.
 
     As tensors that are stored, means and scatter have 16 bits; the head is computed from these, so
     that it is the same after loading.
@@ -42,10 +44,10 @@ class ClassStatistics:
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, classes: int | None = None) -> ClassStatistics:
         """Of features (n, d) with labels (n,); every class occurs at least once."""
-        rows = features.double()
+        rows, labels = features.cpu().double(), labels.cpu()
         classes = int(labels.max()) + 1 if classes is None else classes
         counts = torch.bincount(labels, minlength=classes).double()
-        means = torch.zeros(classes, rows.shape[1], dtype=torch.float64, device=rows.device)
+        means = torch.zeros(classes, rows.shape[1], dtype=torch.float64)
         means = means.index_add_(0, labels, rows) / counts.unsqueeze(1)
         apart = rows - means[labels]
         return cls(means, counts, apart.T @ apart)
@@ -74,19 +76,20 @@ class ClassStatistics:
         """To be stored: 16 bits a mean; of the covariance, where there is one, one half."""
         kept = {"means": self.means.half(), "counts": self.counts.to(torch.int32)}
         if self.scatter is not None:
-            rows, columns = torch.triu_indices(*self.scatter.shape).to(self.scatter.device)
+            rows, columns = torch.triu_indices(*self.scatter.shape)
             covariance = self.scatter[rows, columns] / max(1.0, self.freedom)
             kept["covariance"] = covariance.half()
         return kept
 
     @classmethod
     def from_tensors(cls, kept: dict[str, Tensor]) -> ClassStatistics:
+        kept = {name: tensor.cpu() for name, tensor in kept.items()}
         means, counts = kept["means"].double(), kept["counts"].double()
         found = cls(means, counts, None)
         if "covariance" in kept:
             d = means.shape[1]
-            whole = torch.zeros(d, d, dtype=torch.float64, device=means.device)
-            rows, columns = torch.triu_indices(d, d).to(means.device)
+            whole = torch.zeros(d, d, dtype=torch.float64)
+            rows, columns = torch.triu_indices(d, d)
             whole[rows, columns] = kept["covariance"].double()
             whole[columns, rows] = kept["covariance"].double()
             found = replace(found, scatter=whole)
@@ -106,11 +109,12 @@ def covariance(
     With a prior of 0 all directions count the same: Σ is one variance, (1,), and the nearest class
     mean decides. So it is if nothing else is known: `within` is (1,), and no scatter was kept.
     """
+    within = within.cpu()
     if within.dim() == 1:
         if prior == 0 or all(each.scatter is None for each in statistics):
             return within.double()
         width = statistics[0].means.shape[1]
-        within = within * torch.eye(width, dtype=within.dtype, device=within.device)
+        within = within * torch.eye(width, dtype=within.dtype)
     if prior == 0:
         return within.diagonal().mean().double().view(1)
     whole, freedom = prior * within.double(), prior
@@ -119,7 +123,7 @@ def covariance(
             whole, freedom = whole + each.scatter, freedom + each.freedom
     whole = whole / freedom
     ridge = RIDGE * float(whole.diagonal().mean())
-    return whole + ridge * torch.eye(len(whole), dtype=whole.dtype, device=whole.device)
+    return whole + ridge * torch.eye(len(whole), dtype=whole.dtype)
 
 
 def head(means: Tensor, spread: Tensor) -> Head:

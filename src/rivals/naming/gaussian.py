@@ -18,6 +18,7 @@ FLOOR = 1 / (12 * 255**2)  # the variance that rounding a pixel to a byte makes
 
 def fit(rows: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """A mean for each label that occurs, and one covariance around them, of rows (n, d)."""
+    rows, labels = rows.cpu(), labels.cpu()  # not every device has the 64 bits of a covariance
     found, members = torch.unique(labels, return_inverse=True)
     means = torch.stack([rows[members == number].mean(0) for number in range(len(found))])
     apart = (rows - means[members]).double()
@@ -28,6 +29,7 @@ def fit(rows: Tensor, labels: Tensor) -> dict[str, Tensor]:
 
 def join(one: dict[str, Tensor], other: dict[str, Tensor], share: float) -> dict[str, Tensor]:
     """The density of two samples together, `share` of which is the other's; of one mean each."""
+    one, other = ({name: t.cpu() for name, t in kept.items()} for kept in (one, other))
     means = torch.lerp(one["means"], other["means"], share)
     whole = torch.zeros(means.shape[1], means.shape[1], dtype=torch.float64)
     for kept, weight in ((one, 1 - share), (other, share)):
@@ -50,8 +52,9 @@ def of_covariance(means: Tensor, covariance: Tensor) -> dict[str, Tensor]:
 
 def full_covariance(kept: dict[str, Tensor]) -> Tensor:
     """(d, d): the covariance that a density has."""
-    directions, rest = kept["directions"].double(), kept["rest"].double()
-    along = (directions * (kept["variances"].double() - rest)) @ directions.T
+    names = ("directions", "variances", "rest")
+    directions, variances, rest = (kept[name].cpu().double() for name in names)
+    along = (directions * (variances - rest)) @ directions.T
     return along + rest * torch.eye(len(directions), dtype=torch.float64)
 
 
@@ -72,7 +75,8 @@ def _few(
 
 
 def log_density(rows: Tensor, kept: dict[str, Tensor]) -> Tensor:
-    """log N(row; nearest mean, covariance) for rows (n, d): (n,)."""
+    """log N(row; nearest mean, covariance) for rows (n, d): (n,), where the rows are."""
+    kept = {name: tensor.to(rows.device) for name, tensor in kept.items()}
     rest, variances = kept["rest"], kept["variances"]
     apart = rows.unsqueeze(1) - kept["means"]  # (n, labels, d)
     along = apart @ kept["directions"]  # (n, labels, k)

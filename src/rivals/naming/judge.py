@@ -108,8 +108,12 @@ def fit(
 
 
 def weigh(evidence: Tensor, labels: Tensor) -> tuple[float, Tensor]:
-    """Weights of evidence (k, n, classes) under which labels (n,) are most probable, and how little
-    they are: minus its logarithm, an image."""
+    """The loss, and the k weights that minimise it: a logistic regression.
+
+    Args:
+        evidence: k scores for every class of every image, (k, n, classes).
+        labels: The true classes (n,).
+    """
     start = torch.tensor(START, dtype=evidence.dtype)
     truth = F.one_hot(labels, evidence.shape[2])
 

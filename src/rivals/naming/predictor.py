@@ -84,7 +84,8 @@ class Predictor:
             which = torch.full_like(labels, member)
         rejected = None
         if reject is not None:
-            rejected = self._rejected(outputs, which, member, reject) | shows_nothing(images)
+            rejected = self._rejected(outputs, which, member, reject)
+            rejected |= shows_nothing(images).to(rejected.device)
         return Prediction(self.tasks, which, labels, confidence, rejected, outputs, member)
 
     def _rejected(

@@ -35,7 +35,7 @@ class SharedFeatures(Rule):
     def keep(self, task: Task, read: Read, per_class: int = PER_CLASS) -> Kept:
         """Statistics of the features that `read` gives, here those of the ancestor."""
         features, labels = read(task.train.images).features, task.train.labels
-        found = ClassStatistics.of(features, labels.to(features.device), len(task.classes))
+        found = ClassStatistics.of(features, labels, len(task.classes))
         enough = self.within.dim() == 2 and found.freedom >= features.shape[1]
         return (found if enough else found.without_scatter()).tensors()
 
@@ -62,7 +62,8 @@ class Discriminant(TaskNamer):
     def belief(self, images: Tensor, outputs: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
         """The last output is the ancestor's, which has features and no classes."""
         *tickets, shared = outputs
-        scores = SCALE * (shared.features @ self.weight.T + self.bias)
+        weight, bias = (each.to(shared.features.device) for each in (self.weight, self.bias))
+        scores = SCALE * (shared.features @ weight.T + bias)
         own = torch.cat([torch.log_softmax(each.scores, 1) for each in tickets], 1)
         of_task = [each.logsumexp(1, True) for each in torch.split(scores, self.sizes, 1)]
         named = torch.cat(

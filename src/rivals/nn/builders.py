@@ -80,13 +80,13 @@ class RivalBuilder:
 
 
 class DenseBuilder:
-    """Ordinary layers, of the full width (`dense`) or as narrow as a `ticket`."""
+    """Ordinary layers, of the `full` width or as narrow as those of a `ticket`."""
 
     def __init__(
-        self, units: int, width: str = "dense", activation: str = "relu", norm: str = "batch"
+        self, units: int, size: str = "full", activation: str = "relu", norm: str = "batch"
     ) -> None:
         self.units, self.activation, self.norm = units, activation, norm
-        self.shape = RivalBuilder(units if width == "ticket" else 1)
+        self.shape = RivalBuilder(units if size == "ticket" else 1)
 
     def conv(
         self, width: int, kernel: int, stride: int = 1, padding: int = 0, *,

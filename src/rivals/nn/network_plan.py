@@ -75,12 +75,10 @@ class NetworkPlan:
         network = RivalNetwork(self.body(kind), self.input_shape, seed, tasks, self.stem)
         return network.to(self.device)
 
-    def dense(
-        self, seed: Seed, width: str = "dense", tasks: TaskTable | None = None
-    ) -> DenseNetwork:
-        """The same network of ordinary layers, as wide (`dense`) or as narrow as a `ticket`."""
+    def dense(self, seed: Seed, size: str = "full", tasks: TaskTable | None = None) -> DenseNetwork:
+        """The same network of ordinary layers, `full` or as narrow as a `ticket`."""
         s = self.settings
-        builder = DenseBuilder(s.units, width, s.activation, s.norm)
+        builder = DenseBuilder(s.units, size, s.activation, s.norm)
         network = DenseNetwork(self.body(builder), self.input_shape, seed, tasks, self.stem)
         return network.to(self.device)
 

@@ -1,9 +1,9 @@
 """Connections with deadlines and limits, so that nobody keeps others out.
 
-A client costs a connection before it has shown a cookie. One that sends half a request, or a byte
-a second, is therefore closed after a while; and where too many connections are open, the one that
-has waited longest for the rest of a request makes room for the next. A request that is complete is
-never closed: it is in the queue, and is answered.
+Anybody can open a connection, also without the token. So a client that sends half a request, or a
+byte a second, is disconnected after a while. Where too many connections are open, the incomplete
+request that is oldest is dropped for a new one. A complete request is in the queue, and is always
+answered.
 """
 
 from __future__ import annotations

@@ -173,9 +173,9 @@ class ExemplarStores:
             store[place] = make()
 
     def _draw(self, key: Key, count: int) -> int:
-        """Uniform in 0 … count − 1, computed from the seed and `count` alone: nothing to save.
+        """A random number from 0 to count − 1, which follows from the seed: nothing to save.
 
-        A child's 63 bits are scaled, which is uniform up to count / 2⁶³.
+        The 63 bits of a child seed are scaled; the error of its probabilities is count / 2⁶³.
         """
         return (self.seed.child("reservoir", *key, count).value * count) >> 63
 

@@ -93,8 +93,8 @@ def networks(sizes: Sizes) -> tuple[dict[str, Ticket], Tensor]:
     """A ticket, the native network of its shape and the dense one, and images for them."""
     method, task = learned("alexnet", sizes, 1)
     cut = {"ticket": method.ticket(task.name)}
-    for kind, width in (("native", "ticket"), ("dense", "dense")):
-        network = method.plan.dense(Seed(0), width)
+    for kind, size in (("native", "ticket"), ("dense", "full")):
+        network = method.plan.dense(Seed(0), size)
         network.add(task.name, len(task.classes))
         cut[kind] = network.cut(task.name)
     shape = method.plan.input_shape

@@ -7,6 +7,7 @@ checkpoints are written there, so a run whose node is lost goes on elsewhere fro
 from __future__ import annotations
 
 import os
+import platform
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -39,7 +40,7 @@ class Board:
 def carry_out(job: GridJob, place: dict[str, str], board: Any) -> Ended:
     """A task of Ray: one run in a process of its own, which stops when this worker is lost."""
     if not job.out.is_dir():
-        reason = f"{job.out} is not there on {os.uname().nodename}; put --out on a shared folder."
+        reason = f"{job.out} is not there on {platform.node()}; put --out on a shared folder."
         return Ended(job.run, FAILED, reason)
     os.environ.update({key: value for key, value in place.items() if key != "cwd"})
     with suppress(OSError):

@@ -32,7 +32,7 @@ def roots() -> list[Path]:
         if folder.exists() and not folder.is_dir():
             raise RivalsError(
                 f"The data root {folder} is a file, but it must be a folder; "
-                "give one with --data DIR or $RIVALS_DATA."
+                "give one with --data DIR."
             )
         found.insert(0, folder)
     return found
