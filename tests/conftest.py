@@ -23,6 +23,21 @@ from rivals.experiment.start import prepare
 from toys import CHANGES, contents
 
 
+FIRST = (  # files that take long: begun late, one of them would keep a process while others are idle
+    "test_crash_points", "test_docs", "test_serve_page",
+)  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of a file run in one process, so what they share is made once and not in each."""
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
