@@ -16,11 +16,25 @@ from typing import Any
 import pytest
 import torch
 
+from forge import Forge
 from rivals.cli.main import main
 from rivals.errors import Interrupted
 from rivals.experiment.run_settings import parse_overrides, resolve
 from rivals.experiment.start import prepare
 from toys import CHANGES, contents
+
+# Files that take long: begun late, one of them would keep a process while the others are idle.
+FIRST = ("test_crash_points", "test_docs", "test_serve_page")
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of a file run in one process, so what they share is made once and not in each."""
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -170,6 +184,15 @@ def spawn() -> Callable[..., subprocess.Popen[str]]:
         return subprocess.Popen([command, *map(str, arguments)], **{**pipes, **options})
 
     return start
+
+
+@pytest.fixture(scope="module")
+def forge() -> Iterator[Forge]:
+    """Start processes that need not import torch first, which takes longer than what they do."""
+    found = Forge()
+    found.start("--help").wait()  # it has imported all it needs
+    yield found
+    found.close()
 
 
 @pytest.fixture

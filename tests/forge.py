@@ -1,6 +1,7 @@
 """Processes of `rivals` that start at once: one process has imported it all and forks the others.
 
-    python tests/forge.py      reads {"words", "limit"} as lines of JSON, answers with a process id
+    python tests/forge.py      reads {"words", "limit", "errors"} as lines of JSON, answers with a
+                               process id
 
 The process that forks never trains: what torch starts for that does not survive a fork.
 """
@@ -12,6 +13,7 @@ import os
 import resource
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 
@@ -24,11 +26,17 @@ class Forge:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
-    def start(self, *words: str | Path, limit: int | None = None) -> Child:
-        """Begin a command; `limit` is the most bytes that a file of its may have."""
+    def start(
+        self, *words: str | Path, limit: int | None = None, errors: Path | None = None
+    ) -> Child:
+        """Begin a command; `limit` is the most bytes that a file of its may have.
+
+        What it writes to stderr is added to the file `errors`.
+        """
         assert self.process.stdin
         assert self.process.stdout
-        line = json.dumps({"words": [str(word) for word in words], "limit": limit})
+        asked = {"words": [str(word) for word in words], "limit": limit}
+        line = json.dumps({**asked, "errors": str(errors or os.devnull)})
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         return Child(int(self.process.stdout.readline()), self)
@@ -65,13 +73,14 @@ class Child:
         return int(self.forge.process.stdout.readline())
 
 
-def child(words: list[str], limit: int | None) -> None:
+def child(words: list[str], limit: int | None, errors: str) -> None:
     """Be a `rivals` of its own."""
     from rivals.cli.main import main
 
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(nowhere, number)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     status = 1
@@ -79,12 +88,15 @@ def child(words: list[str], limit: int | None) -> None:
         main(words)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
     os._exit(status)
 
 
 def serve() -> None:
     import torch
 
+    import rivals.experiment.start
     import rivals.model.learning  # noqa: F401
 
     torch.set_num_threads(1)
@@ -96,7 +108,7 @@ def serve() -> None:
         else:
             answer = os.fork()
             if not answer:
-                child(asked["words"], asked["limit"])
+                child(asked["words"], asked["limit"], asked["errors"])
         print(answer, flush=True)
 
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import importlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from crash_points import (
     FULL_DISK,
@@ -55,6 +58,7 @@ from rivals.experiment.run_folder import RunFolder
 from rivals.io.checksum import BLANK
 from rivals.model import manifest
 from rivals.model.learning import learn as lesson
+from rivals.streams.task import Task
 from rivals.tickets.ticket import Ticket
 from rivals.web.collection import Collection
 from rivals.web.jobs import Jobs
@@ -275,17 +279,28 @@ VERBS = (
 )  # fmt: skip
 
 
-SLOW = {  # in an export: functions of what they are given, so they are computed once
+SLOW = {  # functions of what they are given, which write nothing here: they are computed once
     "rivals.deploy.to_onnx": "ticket_graph",
     "rivals.deploy.c": "generate",
     "rivals.edge.runtime_c": "build",
+    "rivals.model.advice": "advise",
 }
 MADE: dict[Any, Any] = {}
 
 
+def deciding(value: Any) -> Any:
+    """What decides about advice; how a learner is fitted follows from the features beside it."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), value.detach().numpy().tobytes()
+    if isinstance(value, Task):
+        parts = (value.train, value.validation)
+        return value.classes, *(deciding(x) for part in parts for x in (part.images, part.labels))
+    return callable(value) or value
+
+
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Comparisons run in this process, and exports trace and compile each ticket once."""
+    """Comparisons run in this process; what is slow and writes nothing is computed once."""
     monkeypatch.setattr(comparison, "make_engine", lambda *_: HereEngine())
     held = tmp_path_factory.getbasetemp() / "compiled"
     held.mkdir(exist_ok=True)
@@ -297,7 +312,11 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFacto
                 if key not in MADE:
                     MADE[key] = shutil.copy(real(first, *rest, **more), held / str(len(MADE)))
                 return MADE[key]
-            key = (name, first.fingerprint(), rest, tuple(more.items()))
+            if name == "advise":
+                given = tuple((word, deciding(value)) for word, value in sorted(more.items()))
+                key = (name, deciding(first), *map(deciding, rest), given)
+            else:
+                key = (name, first.fingerprint(), rest, tuple(more.items()))
             if key not in MADE:
                 MADE[key] = real(first, *rest, **more)
             return copy.deepcopy(MADE[key])
@@ -327,6 +346,27 @@ def one_pass(verb: Verb, place: Path) -> tuple[State, State, Recorder]:
     return before, after, recorder
 
 
+# What an undisturbed pass of a verb has shown: the states around it, and its points.
+PASSES: dict[str, tuple[State, State, list[tuple[str, str]]]] = {}
+
+
+def watched_once(name: str, verb: Verb, place: Path) -> tuple[State, State, list[tuple[str, str]]]:
+    if name not in PASSES:
+        before, after, recorder = one_pass(verb, place)
+        PASSES[name] = before, after, [(point.kind, point.path) for point in recorder.points]
+    return PASSES[name]
+
+
+def left_open(place: Path) -> list[str]:
+    """Files below `place` that this process still has: a lock would be held with them."""
+    gc.collect()
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [name for name in found if name.startswith(f"{place.resolve()}/")]
+
+
 def listing(wrong: list[str], of: str) -> str:
     more = [f"and {len(wrong) - 20} more"] if len(wrong) > 20 else []
     return "\n".join([f"{len(wrong)} problems with {of}:", *wrong[:20], *more])
@@ -343,6 +383,7 @@ def tell(name: str, recorder: Recorder, disks: list[Crash], repeated: int) -> No
 
 def crash(name: str, verb: Verb, tmp_path: Path, ended: int, whole: bool) -> None:
     before, after, recorder = one_pass(verb, tmp_path / "pass")
+    PASSES[name] = before, after, [(point.kind, point.path) for point in recorder.points]
     assert {point.kind for point in recorder.points} >= KINDS
     kept = recorder.points[-1].disks.pop("kept")
     done = verb.state(write_tree(kept, tmp_path / "kept", ended))
@@ -430,19 +471,18 @@ def test_an_artefact_and_its_card_are_replaced_together(
 
 def fail(name: str, verb: Verb, tmp_path: Path, whole: bool) -> None:
     """From each point on the disk is full, or at it the memory is used up."""
-    before, after, recorder = one_pass(verb, tmp_path / "pass")
-    chosen = [n for n, point in enumerate(recorder.points) if point.kind in TAKES_ROOM]
+    before, after, points = watched_once(name, verb, tmp_path / "pass")
+    chosen = [number for number, (kind, _) in enumerate(points) if kind in TAKES_ROOM]
     if not whole:
-        last = {recorder.points[number].kind: number for number in chosen}
+        last = {points[number][0]: number for number in chosen}
         chosen = sorted(last.values())
-    wrong = []
+    wrong, repeated = [], set()
     for how in (FULL_DISK, NO_MEMORY):
         for number in chosen:
             place = verb.begin(tmp_path / "place")
             with recorded(place, how, number):
                 status, told = verb.act(place)
-            point = recorder.points[number]
-            where = f"{how} at point {number}: {point.kind} {point.path}"
+            where = f"{how} at point {number}: {points[number][0]} {points[number][1]}"
             sentence = status == 2 and told.startswith("rivals: ") and told.count("\n") == 1
             # A comparison goes on with its other runs, and lists those that failed.
             listed = name == "compare" and status == 1 and "Traceback" not in told
@@ -456,13 +496,17 @@ def fail(name: str, verb: Verb, tmp_path: Path, whole: bool) -> None:
                 wrong.append(f"{where}: reported as done, and is not")
             if any(".part" in left for left in read_tree(place)):
                 wrong.append(f"{where}: half-written files are left behind")
-            if found == before:
+            if left_open(place):
+                wrong.append(f"{where}: still open: {left_open(place)}")
+            disk = hash(frozenset(read_tree(place).items()))
+            if found == before and disk not in repeated:  # from the same disk it would be the same
+                repeated.add(disk)
                 status, told = verb.act(place)
                 if status != 0 or verb.state(place) != after:
                     wrong.append(
                         f"{where}: the same command, with room again, fails: {told[-300:]}"
                     )
-    print(f"{name}: {2 * len(chosen)} failures of {2 * len(recorder.points)} possible ones")
+    print(f"{name}: {2 * len(chosen)} failures of {2 * len(points)} possible ones")
     assert not wrong, listing(wrong, f"{2 * len(chosen)} failures")
 
 

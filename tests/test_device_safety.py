@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,14 +26,6 @@ from teaching import WORDS, folder, marks, teach
 Refused = Callable[..., str]
 Tree = Callable[[Path], dict[str, str]]
 KILLS = 8  # at random moments, beside those at chosen ones
-
-
-@pytest.fixture(scope="module")
-def forge() -> Iterator[Forge]:
-    found = Forge()
-    found.start("--help").wait()  # it has imported all it needs
-    yield found
-    found.close()
 
 
 @pytest.fixture(scope="module")

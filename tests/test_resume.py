@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from forge import Forge
 from rivals.errors import Interrupted
 from rivals.experiment.run_settings import Settings, resolve
 from rivals.experiment.start import prepare
@@ -258,8 +259,8 @@ def reached(folder: Path) -> int:
     return int(manifest["done"]) * STEPS_A_TASK + int(inside)
 
 
-def wait_for(process: subprocess.Popen[str], folder: Path, steps: int) -> None:
-    while process.poll() is None and reached(folder) < steps:
+def wait_for(has_ended: Callable[[], Any], folder: Path, steps: int) -> None:
+    while not has_ended() and reached(folder) < steps:
         time.sleep(0.001)
 
 
@@ -271,24 +272,26 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_killed_again_and_again(
-    tmp_path: Path, undisturbed: Path, outcome: Outcome, spawn: Spawn
+    tmp_path: Path, undisturbed: Path, outcome: Outcome, spawn: Spawn, forge: Forge
 ) -> None:
-    rng, folder, killed = random.Random(7), tmp_path / "run", 0
+    rng, folder, errors = random.Random(7), tmp_path / "run", tmp_path / "errors"
     # During start-up, then at moments spread over the run, the last among the final writes.
-    for steps in [-1, 1, 16, 35, 50, 69, 70]:
+    process = spawn("-m", "rivals.cli.main", "run", *QUICK, "--out", folder)
+    time.sleep(rng.uniform(0, 3))
+    process.kill()
+    assert process.communicate()[1] == ""
+    killed = process.returncode == -signal.SIGKILL
+    for steps in [1, 16, 35, 50, 69, 70]:
         resume = ["--resume"] if (folder / "config.yaml").exists() else []
-        process = spawn("-m", "rivals.cli.main", "run", *QUICK, "--out", folder, *resume)
-        if steps >= 0:
-            wait_for(process, folder, steps)
-        time.sleep(rng.uniform(0, 0.02 if steps >= 0 else 3))
-        process.kill()
-        _, errors = process.communicate()
-        assert errors == ""
-        killed += process.returncode == -signal.SIGKILL
+        child = forge.start("run", *QUICK, "--out", folder, *resume, errors=errors)
+        wait_for(child.ended, folder, steps)
+        time.sleep(rng.uniform(0, 0.02))
+        child.signal(signal.SIGKILL)
+        killed += child.wait() == -signal.SIGKILL
+        assert errors.read_text() == ""
     assert killed >= 4
-    process = spawn("-m", "rivals.cli.main", "run", *QUICK, "--out", folder, "--resume")
-    _, errors = process.communicate()
-    assert (process.returncode, errors) == (0, "")
+    assert forge.start("run", *QUICK, "--out", folder, "--resume", errors=errors).wait() == 0
+    assert errors.read_text() == ""
     assert outcome(folder) == outcome(undisturbed)
 
 
@@ -298,7 +301,7 @@ def test_asked_to_stop_and_told_how_to_go_on(
 ) -> None:
     folder = Path("a folder [/b] [bold]") / ":car: 'x'"  # relative, and hard to print and to quote
     process = spawn("run", *QUICK, "--out", folder, command="rivals", cwd=tmp_path)
-    wait_for(process, tmp_path / folder, 20)
+    wait_for(lambda: process.poll() is not None, tmp_path / folder, 20)
     process.send_signal(number)
     printed, told = process.communicate()
     assert (process.returncode, printed) == (130, ""), told
