@@ -25,6 +25,8 @@ from toys import CHANGES, contents
 
 # Files that take long: begun late, one of them would keep a process while the others are idle.
 FIRST = ("test_crash_points", "test_docs", "test_serve_page")
+# Files that share what takes long to make: the run `trained`, and the files `exported` from it.
+TOGETHER = dict.fromkeys(("test_check", "test_edge", "test_export"), "exports")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -34,7 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            file = item.path.stem
+            item.add_marker(pytest.mark.xdist_group(TOGETHER.get(file, file)))
 
 
 @pytest.fixture(scope="session", autouse=True)
