@@ -47,9 +47,8 @@ def learn(
         ),
     ] = None,
     new: Annotated[
-        float | None,
-        typer.Option(help="Share of new units, 0 to 1; default: what the pictures say."),
-    ] = None,
+        str, typer.Option(help="Share of new units, 0 to 1; auto: the pictures decide.")
+    ] = "auto",
     seed: Annotated[
         int | None, typer.Option(help="New model only: seed of all randomness; default 0.")
     ] = None,

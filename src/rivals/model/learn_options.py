@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rivals.ancestors import DEFAULT, NO_ANCESTOR, SHIPPED
@@ -14,6 +15,21 @@ from rivals.model.manifest import Description
 from rivals.streams import picture_source
 from rivals.streams.augment import AUGMENTATIONS
 from rivals.streams.picture_source import PictureSource
+
+AUTO = "auto"  # the pictures decide
+
+
+def share_of_new(text: float | str | None) -> float | None:
+    """The share of blocks that get a new unit, as a user says it; None: the pictures decide."""
+    if text is None or text == AUTO:
+        return None
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise RivalsError(f"--new is {text}, but is a share from 0 to 1, or auto.")
+    return share
 
 
 @dataclass(frozen=True)
@@ -28,7 +44,7 @@ class LearnOptions:
     size: int | None = None  # pixels a side, of a new model
     grey: bool | None = None  # a new model without colours
     ancestor: str | None = None  # of a new model: small (the default), tiny, none, or another
-    new: float | None = None  # share of blocks that get a new unit; None: what the pictures say
+    new: float | None = None  # share of blocks that get a new unit; None: the pictures decide
     epochs: int | None = None
     augmentation: str | None = None
     seed: int | None = None  # of a new model
@@ -44,8 +60,7 @@ class LearnOptions:
             )
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise RivalsError(f"--seed is {self.seed}, but must be at least 0 and below 2^63.")
-        if self.new is not None and not 0 <= self.new <= 1:
-            raise RivalsError(f"--new is {self.new:g}, but is a share from 0 to 1.")
+        share_of_new(self.new)
         if self.network is not None and self.ancestor not in (None, NO_ANCESTOR):
             raise RivalsError(
                 f"--network {self.network} and --ancestor {self.ancestor} do not go together: an "

@@ -112,7 +112,7 @@ class Model:
         grey: bool | None = None,
         network: str | None = None,
         ancestor: str | PathLike[str] | None = None,
-        new: float | None = None,
+        new: float | str | None = "auto",
         seed: int | None = None,
         callbacks: Sequence[Callback] = (),
         listener: Listener = lambda event: None,
@@ -138,7 +138,7 @@ class Model:
             ancestor: What a new model starts from: small (the default), tiny, none for random
                 weights, the folder of an ancestor (`rivals.make_ancestor`), or timm:NAME, a
                 backbone of timm with weights from the hub; timm:NAME=FILE takes them from a file.
-            new: Share of blocks that get a new unit; by default the pictures decide.
+            new: Share of blocks that get a new unit, 0 to 1; auto: the pictures decide.
             seed: All randomness of a new model comes from it.
             callbacks: Callbacks of the trainer.
             listener: Called with every event, a dictionary.
@@ -148,14 +148,15 @@ class Model:
         Returns:
             What was learned: accuracy on held-out pictures, bytes, seconds, and what was left out.
         """
+        from rivals.model.learn_options import share_of_new
         from rivals.model.learning import learn
 
         return learn(
             data, self.path, name, classes=classes, callbacks=callbacks, listener=listener,
             asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
             strict=strict, minutes=minutes, ram=ram, network=network, size=size, grey=grey,
-            ancestor=None if ancestor is None else fspath(ancestor), new=new, epochs=epochs,
-            augmentation=augmentation, seed=seed,
+            ancestor=None if ancestor is None else fspath(ancestor), new=share_of_new(new),
+            epochs=epochs, augmentation=augmentation, seed=seed,
         )  # fmt: skip
 
     def drop(self, task: str) -> Dropped:
