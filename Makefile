@@ -36,7 +36,7 @@ demo: $(VENV)/installed  ## learn five tasks from the bundled digits, one after 
 	@echo "  $(BIN)/rivals                                                  more examples"
 
 test: lint types  ## everything but the slow tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 test-slow: $(VENV)/installed  ## minutes of training
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -25,19 +25,32 @@ from toys import CHANGES, contents
 
 # Files that take long: begun late, one of them would keep a process while the others are idle.
 FIRST = ("test_crash_points", "test_docs", "test_serve_page")
-# Files that share what takes long to make: the run `trained`, and the files `exported` from it.
-TOGETHER = dict.fromkeys(("test_check", "test_edge", "test_export"), "exports")
+# Files that share what takes long to make: files exported from one run; tickets in C.
+TOGETHER = {
+    **dict.fromkeys(("test_check", "test_edge", "test_export"), "exports"),
+    **dict.fromkeys(("test_c_source", "test_devices"), "c"),
+}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of a file run in one process, so what they share is made once and not in each."""
     places = {name: place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            file = item.path.stem
-            item.add_marker(pytest.mark.xdist_group(TOGETHER.get(file, file)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The tests of a file run in one process, so what they share is made once, not in each.
+
+    Marks of groups would say the same, but xdist 3.8 does not see them with pytest 9.2.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return TOGETHER.get(Path(file).stem, file)
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -96,6 +96,7 @@ def child(words: list[str], limit: int | None, errors: str) -> None:
 def serve() -> None:
     import torch
 
+    import rivals.cli.main
     import rivals.experiment.start
     import rivals.model.learning  # noqa: F401
 

@@ -15,7 +15,6 @@ from rivals.deploy.c.static_memory import Buffer, place, plan
 from rivals.errors import RivalsError
 from shipped import NETWORKS, shipped
 
-pytestmark = pytest.mark.xdist_group("c")  # one process makes the tickets
 lives = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
 buffers = st.lists(st.tuples(st.integers(1, 500), lives), min_size=1, max_size=30)
 

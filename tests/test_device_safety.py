@@ -136,6 +136,12 @@ def is_locked(model: Path) -> bool:
     return False
 
 
+def wait_for_lock(model: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not is_locked(model) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def test_one_writer_at_a_time(
     forge: Forge, taught: Path, tmp_path: Path, refused: Refused, accepted: Callable[..., str]
 ) -> None:
@@ -143,9 +149,7 @@ def test_one_writer_at_a_time(
     shutil.copytree(taught / "model", model)
     before = marks(model)
     busy = forge.start("learn", taught / "c", "--model", model, "--epochs", "100000")
-    deadline = time.monotonic() + 60
-    while not is_locked(model) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for_lock(model)
     said = refused("drop", "nobody", "--model", model)
     assert "Another process is writing to the model" in said
     assert "Another process" in refused("learn", taught / "c", "--model", model)
@@ -179,6 +183,7 @@ def test_asked_to_stop(forge: Forge, taught: Path, tmp_path: Path, tree: Tree, n
     shutil.copytree(taught / "model", model)
     before = tree(model)
     child = forge.start("learn", taught / "c", "--model", model, "--epochs", "100000")
+    wait_for_lock(model)
     time.sleep(1.0)
     child.signal(number)
     assert child.wait() == 130

@@ -22,7 +22,6 @@ from rivals.errors import RivalsError
 from rivals.tickets.ticket import Ticket
 from shipped import NETWORKS, shipped
 
-pytestmark = pytest.mark.xdist_group("c")  # one process makes the tickets
 HEAP = {"malloc", "calloc", "realloc", "free", "_malloc_r", "_free_r", "_sbrk", "sbrk"}
 FLASH = 64 * 1024
 

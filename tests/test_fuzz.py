@@ -28,10 +28,9 @@ from served import shape
 from teaching import digit, folder, teach
 from toys import CHANGES
 
-pytestmark = [
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it forks and reads /proc"),
-    pytest.mark.xdist_group("fuzz"),
-]
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="it forks and reads /proc"
+)
 KINDS = tuple(USES)
 GRID = """\
 preset: default
