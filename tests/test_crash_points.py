@@ -359,12 +359,17 @@ def watched_once(name: str, verb: Verb, place: Path) -> tuple[State, State, list
 
 def left_open(place: Path) -> list[str]:
     """Files below `place` that this process still has: a lock would be held with them."""
-    gc.collect()
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
-    return [name for name in found if name.startswith(f"{place.resolve()}/")]
+    for again in (False, True):
+        if again:  # only then, since it takes long: what waits for the collector is no mistake
+            gc.collect()
+        found = []
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(f"/proc/self/fd/{number}"))
+        found = [name for name in found if name.startswith(f"{place.resolve()}/")]
+        if not found:
+            break
+    return found
 
 
 def listing(wrong: list[str], of: str) -> str:
@@ -496,8 +501,8 @@ def fail(name: str, verb: Verb, tmp_path: Path, whole: bool) -> None:
                 wrong.append(f"{where}: reported as done, and is not")
             if any(".part" in left for left in read_tree(place)):
                 wrong.append(f"{where}: half-written files are left behind")
-            if left_open(place):
-                wrong.append(f"{where}: still open: {left_open(place)}")
+            if held := left_open(place):
+                wrong.append(f"{where}: still open: {held}")
             disk = hash(frozenset(read_tree(place).items()))
             if found == before and disk not in repeated:  # from the same disk it would be the same
                 repeated.add(disk)
