@@ -246,13 +246,13 @@ def test_networks_are_recognised_by_their_tickets(name: str, widths: tuple[int, 
 
 
 def test_an_ancestor_of_an_ancestor(learned: Path, tmp_path: Path, accepted: Accepted) -> None:
-    rivals.Model(tmp_path / "m").learn(patterns("xy", 30), "new", ancestor=learned / "known")
+    rivals.Model(tmp_path / "m").learn(patterns("xy", 30), "new", ancestor=learned / "known", new=0)
     made = rivals.make_ancestor(tmp_path / "m", tmp_path / "grandchild")
     before = ancestor_file.read(learned / "known")
     assert made.card["began_with"] == {"name": "known", "sha256": before.sha256}
     assert f"from the ancestor 'known': {before.card['trained_on']}" in made.card["trained_on"]
     shipped = rivals.Model(tmp_path / "s")
-    shipped.learn(patterns("xy", 30), "new", ancestor="tiny")
+    shipped.learn(patterns("xy", 30), "new", ancestor="tiny", new=0)
     card = rivals.make_ancestor(tmp_path / "s", tmp_path / "third").card
     assert "non-commercial" in card["terms"]
     rivals.Model(tmp_path / "t").learn(patterns("xy", 30), "new", ancestor=tmp_path / "third")
