@@ -135,7 +135,7 @@ def test_what_does_not_go_together(tmp_path: Path) -> None:
         model.learn(pictures(10), "one", ancestor="tiny", new="many")
     assert not (tmp_path / "m").exists()
     model.learn(pictures(20), "one", ancestor="tiny", size=16)
-    with pytest.raises(rivals.RivalsError, match="ancestor none is for a new model"):
+    with pytest.raises(rivals.RivalsError, match="ancestor=none is for a new model"):
         model.learn(pictures(20, 1), "two", ancestor="none")
 
 
