@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_told(value: Any, hint: Any, sentence: str) -> None
 def test_words_of_the_command_line() -> None:
     assert parse_overrides(["a=1", " b = x=y ", "c="]) == {"a": "1", "b": "x=y", "c": ""}
     for text in ("a", "=1", ""):
-        with pytest.raises(RivalsError, match="write set key=value"):
+        with pytest.raises(RivalsError, match="write set=key=value"):
             parse_overrides([text])
 
 
