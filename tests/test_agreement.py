@@ -118,6 +118,7 @@ def close(ours, theirs):
 @pytest.mark.parametrize(("contenders", "live"), [(2, 1), (0, 1), (0, 3)])
 def test_sparse_training_is_plain_autograd_with_masks(contenders, live):
     settings = {"epochs": 3, "share": 0.5, "lr": 0.02, "growth.enabled": False}
+    settings |= {"gating": "sparse", "init_std": 4.0, "competition.lr": 0.1}
     method = make(network=NETWORK, contenders=contenders, active=live, active_end=live, **settings)
     one, two = (shortened(lesson.task, 200) for lesson in lessons(2))
     method.start(one)

@@ -35,39 +35,39 @@ SMALL = {
     "units": 2,
 }
 COMPETE = {"share": 0.4}
-SIBLINGS = {"gating": "siblings", "contenders": 0, **COMPETE}
+SPARSE = {"gating": "sparse", "contenders": 2, **COMPETE}
 VARIANTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     **{name: ("digits", name, FROZEN.get(name, {})) for name in methods},
-    "twta half": ("digits", "twta", {"share": 0.5, "seed": 3}),
-    "compete to the end": ("digits", "twta", {"share": 1.0}),
-    "unprotected": ("digits", "twta", {"protect": "none", **COMPETE}),
-    "unprotected to the end": ("digits", "twta", {"protect": "none", "share": 1.0}),
+    "twta half": ("digits", "twta", {**SPARSE, "seed": 3}),
+    "compete to the end": ("digits", "twta", {**SPARSE, "share": 1.0}),
+    "unprotected": ("digits", "twta", {"protect": "none", **SPARSE}),
+    "unprotected to the end": ("digits", "twta", {**SPARSE, "protect": "none", "share": 1.0}),
     "relaxed": ("digits", "twta", {"gating": "relaxed", **COMPETE}),
     "per example": ("digits", "twta", {"gating": "relaxed", "per_example": True, **COMPETE}),
     "gated": ("digits", "twta", {"gating": "gated", **COMPETE}),
-    "siblings": ("digits", "twta", SIBLINGS),
-    "siblings to the end": ("digits", "twta", {**SIBLINGS, "share": 1.0}),
-    "siblings, unprotected": ("digits", "twta", {"protect": "none", **SIBLINGS}),
+    "siblings": ("digits", "twta", COMPETE),
+    "siblings to the end": ("digits", "twta", {**COMPETE, "share": 1.0}),
+    "siblings, unprotected": ("digits", "twta", {"protect": "none", **COMPETE}),
     "siblings, convolutions": (
         "digits", "twta",
-        {"architecture": "conv-small", "widths": "8-8-8", "batch_size": 320, **SIBLINGS},
+        {"architecture": "conv-small", "widths": "8-8-8", "batch_size": 320, **COMPETE},
     ),
     "siblings, residual": (
         "digits", "twta",
-        {"architecture": "resnet-small", "widths": "4-4", "batch_size": 640, **SIBLINGS},
+        {"architecture": "resnet-small", "widths": "4-4", "batch_size": 640, **COMPETE},
     ),
     "posterior by sgd": ("digits", "twta", {"competition.optimizer": "sgd", **COMPETE}),
     "all seen classes": ("digits", "twta", {"loss_over": "seen", **COMPETE}),
-    "gradient of winners": ("digits", "twta", {"keep_gradients": "winner", **COMPETE}),
+    "gradient of winners": ("digits", "twta", {"keep_gradients": "winner", **SPARSE}),
     "no heritage, decay": ("digits", "twta", {"inherit": "none", "weight_decay": 0.01, **COMPETE}),
     "no norm, linear": ("digits", "twta", {"norm": "none", "activation": "linear", **COMPETE}),
     "convolutions": (
         "digits", "twta",
-        {"architecture": "conv-small", "widths": "8-8-8", "batch_size": 320, **COMPETE},
+        {"architecture": "conv-small", "widths": "8-8-8", "batch_size": 320, **SPARSE},
     ),
     "residual": (
         "digits", "twta",
-        {"architecture": "resnet-small", "widths": "4-4", "batch_size": 640, **COMPETE},
+        {"architecture": "resnet-small", "widths": "4-4", "batch_size": 640, **SPARSE},
     ),
     "growing": (
         "digits-permuted", "twta",

@@ -84,7 +84,7 @@ def test_generated_and_held_weights_learn_the_same_bits():
 
 @pytest.mark.parametrize("contenders", [1, 2, 3])
 def test_contenders_bound_what_a_task_works_on(contenders):
-    method = make(epochs=4, share=0.2, contenders=contenders)
+    method = make(epochs=4, gating="sparse", contenders=contenders)
     lesson = lessons(1)[0]
     method.start(lesson.task)
     first, second = method.network.layers()
@@ -244,6 +244,45 @@ def test_competition_settles_on_the_posteriors_best():
     assert not method.competing
     for found, won in zip(seen["last"], method.winners(task.name), strict=True):
         assert torch.equal(found.squeeze(1), won)
+
+
+def posteriors_of(method, task):
+    """The posteriors of `task` as they start, and as they are when its winners are chosen."""
+
+    def present():
+        return [rivals.posteriors[task.name].detach().clone() for rivals in method.network.rivals()]
+
+    method.start(task)
+    started, seen = present(), {}
+
+    def watch(step):
+        if method.competing:
+            seen["last"] = present()
+
+    steps_of(method, task, watch)
+    method.end_task(task)
+    return started, seen["last"]
+
+
+def test_the_default_learns_its_posteriors_on_every_task():
+    method = make(epochs=6)
+    for lesson in lessons(2):
+        started, settled = posteriors_of(method, lesson.task)
+        for before, after in zip(started, settled, strict=True):
+            moved = (after - before).abs()
+            assert float(moved.max()) > 0.05
+            assert float((moved > 0).float().mean()) > 0.9
+        facts = method.task_facts(lesson.task.name)
+        assert facts["entropy"][0] != facts["entropy"][1]
+        assert 0 <= facts["winners_changed"] <= 1
+        assert 0 < facts["gradient_density"] < 1
+        assert accuracy(method, lesson) > 90
+
+
+def test_without_a_learning_rate_units_are_drawn_and_no_posterior_is_learned():
+    method = make(epochs=2, **{"competition.lr": 0.0})
+    started, settled = posteriors_of(method, lessons(1)[0].task)
+    assert same_bits(dict(enumerate(started)), dict(enumerate(settled)))
 
 
 def test_random_ticket_never_competes_but_is_otherwise_twta():

@@ -7,11 +7,12 @@
     claim           its edges are protected from then on               end_task
 
 Differs from the paper by default; docs/paper.md gives the reason for each:
-- one draw decides before the first step (`competition.share=0`), and the winners train alone, with
-  momentum. Units do not compete during training unless `competition.share` is set;
-- posteriors start with clear favourites, units with free edges ahead. If units compete they learn
-  with Adam, and the two favourites of a block take turns (`contenders`, `active`, `gating`); in the
-  paper all compete and all are computed (`relaxed`), to the last step;
+- units compete for the first fifth of a task's steps (`competition.share`), then the winners train
+  alone; in the paper they compete to the last step;
+- rivals are siblings (`competition.gating`): their free edges share one set of values, so every
+  step trains what the winner will use, and one unit of a block is computed; in the paper all are
+  (`relaxed`). With `competition.share=0` one draw decides and no image enters the choice;
+- posteriors start normal, units with free edges ahead, and learn with Adam;
 - units are ReLU, with a norm that belongs to the task; weights are initialised for the fan-in of
   the active units;
 - the edges of a task are protected afterwards, free ones inherit from the task before, and the
@@ -76,13 +77,13 @@ class CompetitionSettings(Settings):
     """How the units of a block compete for a task."""
 
     share: float = Field(
-        0.0, ge=0, le=1, description="share of a task's steps with competition; 0: one draw"
+        0.2, ge=0, le=1, description="share of a task's steps with competition; 0: one draw"
     )
     contenders: int = Field(
-        2, ge=0, description="units of a block that compete, those with the largest log π; 0: all"
+        0, ge=0, description="units of a block that compete, those with the largest log π; 0: all"
     )
     gating: Literal["siblings", "relaxed", "gated", "sparse"] = Field(
-        "sparse",
+        "siblings",
         description="siblings: the free edges of all rivals share one set of values; relaxed: all "
         "units, scaled by the sample; gated: only the winner passes forward; sparse: only the best "
         "units of a sample are computed",
@@ -97,11 +98,11 @@ class CompetitionSettings(Settings):
         0.01, gt=0, allow_inf_nan=False, description="and at the last step of the competition"
     )
     init_std: float = Field(
-        4.0, ge=0, allow_inf_nan=False, description="standard deviation of initial log π; 0: Glorot"
+        1.0, ge=0, allow_inf_nan=False, description="standard deviation of initial log π; 0: Glorot"
     )
     optimizer: Literal["adam", "sgd"] = Field("adam", description="for log π")
     lr: float = Field(
-        0.1, ge=0, allow_inf_nan=False,
+        0.02, ge=0, allow_inf_nan=False,
         description="Adam's learning rate for log π; 0: draws, but learns no posterior",
     )  # fmt: skip
     prefer_free: float = Field(
