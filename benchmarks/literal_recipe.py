@@ -25,7 +25,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {  # preset, changes
     "initial weights repaired": ("paper", {"init": "active"}),
     "log π learned by Adam": ("paper", {"competition.optimizer": "adam"}),
     "both: paper-repaired": ("paper-repaired", {}),
-    "default, a fifth of the steps": ("default", {"competition.share": 0.2}),
+    "default": ("default", {}),
 }
 
 

@@ -176,7 +176,7 @@ def test_presets_are_the_files() -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_an_operating_point_goes_with_every_benchmark(point: str) -> None:
     """Alone on the default, or on any recipe; it changes its own settings and no others."""
-    method = {"j8": "twta", "j32": "twta", "gated": "twta"}.get(point, point.split("-")[0])
+    method = {"j8": "twta", "j32": "twta", "gated": "twta", "one-draw": "twta"}.get(point, point.split("-")[0])
     changes = read_recipe(f"points/{point}")
     assert set(changes) <= {method, "network"}
     for benchmark, base in (("cifar100", "default"), ("pmnist", "small"), ("digits", "default")):
@@ -192,6 +192,15 @@ def test_an_operating_point_goes_with_every_benchmark(point: str) -> None:
         if base == "default":
             alone = resolve(benchmark, method, point)
             assert (alone.network, alone.training) == (with_point.network, with_point.training)
+
+
+def test_operating_points_follow_each_other() -> None:
+    both = resolve("cifar100", "twta", "compare+j8+one-draw")
+    assert both.network.units == 8
+    assert both.training.competition.share == 0
+    assert resolve("digits", "twta", "one-draw+j8").network.units == 8
+    with pytest.raises(RivalsError, match="There is no operating point named 'j9'"):
+        resolve("cifar100", "twta", "compare+one-draw+j9")
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ def test_the_default_learns_its_posteriors_on_every_task():
         for before, after in zip(started, settled, strict=True):
             moved = (after - before).abs()
             assert float(moved.max()) > 0.05
-            assert float((moved > 0).float().mean()) > 0.9
+            assert float((moved > 0).float().mean()) > 0.5
         facts = method.task_facts(lesson.task.name)
         assert facts["entropy"][0] != facts["entropy"][1]
         assert 0 <= facts["winners_changed"] <= 1

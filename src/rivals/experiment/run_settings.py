@@ -95,18 +95,19 @@ def recipe(benchmark: str, preset: str, method: str) -> dict[str, dict[str, Any]
     """The settings of a recipe file that concern `method`, by group.
 
     A preset is a recipe of the benchmark, an operating point of a method (then on the benchmark's
-    default), or both, as in `small+wsn-8`. A benchmark of one's own has the preset "default".
+    default), or both, as in `small+wsn-8`; points may follow each other. A benchmark of one's own
+    has the preset "default".
     """
-    name, plus, point = preset.partition("+")
+    name, *chosen = preset.split("+")
     known = presets(benchmark)
-    if not plus and name in points() and name not in known:
-        name, plus, point = "default", "+", preset
+    if name in points() and name not in known:
+        name, chosen = "default", [name, *chosen]
     if name not in known:
         raise unknown(f"preset of {benchmark}", name, known)
-    if plus and point not in points():
-        raise unknown("operating point", point, points())
     content = read_recipe(f"{benchmark}/{name}") if own_recipes(benchmark) else {}
-    if plus:
+    for point in chosen:
+        if point not in points():
+            raise unknown("operating point", point, points())
         content = merged(content, read_recipe(f"points/{point}"))
     groups: dict[str, dict[str, Any]] = {g: dict(content.get(g) or {}) for g in GROUPS}
     for section in methods[method].recipe_sections():
