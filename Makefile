@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow device-test docs lint types lock audit clean
+.PHONY: demo test test-slow device-test docs dist lint types lock audit clean
 .DEFAULT_GOAL := demo
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
@@ -48,9 +48,13 @@ device-test: $(VENV)/installed  ## C on an emulated Cortex-M4 and aarch64; insta
 docs: $(VENV)/installed  ## the documentation as a site, in site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+dist: $(VENV)/installed  ## a wheel and an sdist, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
 
 types: $(VENV)/installed
 	$(BIN)/mypy

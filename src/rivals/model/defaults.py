@@ -13,7 +13,7 @@ from rivals.ancestors import ANCESTORS_SIDES, fitting_side
 from rivals.ancestors.ancestor import Ancestor
 from rivals.ancestors.timm_backbone import Backbone
 from rivals.errors import RivalsError, unknown
-from rivals.learn.twta import TWTASettings
+from rivals.learn.twta import CompetitionSettings, TWTASettings
 from rivals.model.limits import NETWORKS
 from rivals.model.network_size import check_network_size
 from rivals.nn.network_plan import NetworkSettings
@@ -97,8 +97,10 @@ def training(
 ) -> TWTASettings:  # fmt: skip
     """How `images` are learned: few ones often, many ones a few times.
 
-    What starts from an ancestor starts near its end: fewer and smaller steps are enough. The
-    features of a stem are computed once, so that pictures are not moved about.
+    What starts from an ancestor starts near its end: fewer and smaller steps are enough, and one
+    draw decides who wins: newcomers start as equals, so a competition has nothing to learn there,
+    and its weaker gradients cost accuracy (docs/competition.md). The features of a stem are
+    computed once, so that pictures are not moved about.
     """
     shown = (PRESENTED_FROM_ANCESTOR if ancestor else PRESENTED) * min(1.0, WIDE / side)
     wanted = max(EPOCHS, min(MOST_EPOCHS, round(shown / images)))
@@ -108,6 +110,7 @@ def training(
         batch_size=actual,
         lr=(LR_FROM_ANCESTOR if ancestor else LR) * math.sqrt(actual / BATCH),
         augmentation=augmentation or ("none" if stem or images >= PLENTY else "crop"),
+        competition=CompetitionSettings(share=0.0) if ancestor else CompetitionSettings(),
     )
 
 
