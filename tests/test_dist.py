@@ -17,8 +17,8 @@ import pathlib, sys
 import numpy as np, rivals
 from rivals.cli.main import main
 assert pathlib.Path(rivals.__file__).is_relative_to(sys.argv[1]), rivals.__file__
-images = np.zeros((20, 16, 16), np.uint8)
-images[:10, :8] = 200
+images = np.random.default_rng(0).integers(0, 50, (20, 16, 16), dtype=np.uint8)
+images[:10, :8] += 150
 model = rivals.Model("parts")
 model.learn((images, ["top"] * 10 + ["none"] * 10), name="halves")  # from the shipped ancestor
 assert model.predict(images[0]).label == "top"
