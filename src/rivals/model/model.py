@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -27,7 +27,9 @@ if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answer
     from rivals.learn.callbacks import Callback
     from rivals.model.data_source import PictureData
     from rivals.model.events import Listener
+    from rivals.model.joining import Joined
     from rivals.model.learning import Learned
+    from rivals.model.packing import PackedModel
     from rivals.model.testing import TestReport
 
 BATCH = 64  # pictures that are answered at once
@@ -163,6 +165,26 @@ class Model:
         """Take a task out, exactly: the other tasks keep every bit."""
         return dropping.drop(self.path, task)
 
+    def join(
+        self, other: Model | str | PathLike[str], out: str | PathLike[str], *,
+        rename: Mapping[str, str] | None = None,
+    ) -> Joined:  # fmt: skip
+        """Make a new model with the tasks of this one and of another; every ticket keeps every bit.
+
+        Both must have started from the same ancestor, with the same network.
+
+        Args:
+            other: The other model, or its folder.
+            out: The new folder.
+            rename: New names for tasks of the other, where both have a task of one name.
+        """
+        from rivals.model.joining import join
+
+        theirs = other if isinstance(other, Model) else Model(other)
+        for each in (self, theirs):
+            each.opened()  # what is not signed as it must be is not joined either
+        return join(self.path, theirs.path, Path(out), rename)
+
     # Answers -----------------------------------------------------------------------------------
 
     @overload
@@ -292,3 +314,24 @@ class Model:
 
         self.opened()  # what is not signed as it must be is not exported either
         return export_from(self.path, Path(out), to, task, **options)
+
+    # Sharing -----------------------------------------------------------------------------------
+
+    def pack(self, out: str | PathLike[str]) -> PackedModel:
+        """Write the model as one new file; the same model gives the same bytes on every machine."""
+        from rivals.model.packing import pack
+
+        self.opened()  # what is not signed as it must be is not packed either
+        return pack(self.path, Path(out))
+
+    @classmethod
+    def unpack(
+        cls, file: str | PathLike[str], folder: str | PathLike[str], *, device: str = "cpu",
+        require_signature: str | PathLike[str] | None = None,
+    ) -> Model:  # fmt: skip
+        """The model in a file that `pack` wrote, checked and brought into a new folder."""
+        from rivals.model.packing import unpack
+
+        key = None if require_signature is None else Path(require_signature)
+        unpack(Path(file), Path(folder), key)
+        return cls(folder, device=device, require_signature=require_signature)
