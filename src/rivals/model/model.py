@@ -335,3 +335,52 @@ class Model:
         key = None if require_signature is None else Path(require_signature)
         unpack(Path(file), Path(folder), key)
         return cls(folder, device=device, require_signature=require_signature)
+
+    def push_to_hub(
+        self, name: str, *, report: TestReport | None = None, license: str | None = None,
+        private: bool | None = None, revision: str | None = None, card: bool = True,
+        token: str | None = None, endpoint: str | None = None,
+    ) -> str:  # fmt: skip
+        """Upload the model to the Hugging Face Hub, with a card; gives the commit's address.
+
+        Args:
+            name: The repository, user/name; made if it is not there.
+            report: What `test` gave, for the card: accuracy on new pictures, confusion matrix.
+            license: Of your model, as the Hub names it, e.g. apache-2.0; by default none is named.
+            private: Whether a new repository is private; by default the Hub's own choice.
+            revision: The branch; by default main.
+            card: False leaves the README.md of the repository as it is.
+            token: A token of the Hub; by default that of `hf auth login` or $HF_TOKEN.
+            endpoint: The address of another Hub; by default $HF_ENDPOINT or huggingface.co.
+        """
+        from rivals.io.hub import HubRepository
+        from rivals.model.hub_model import push
+
+        self.opened()  # what is not signed as it must be is not pushed either
+        return push(
+            self.path, HubRepository(name, token, endpoint), report=report, license=license,
+            private=private, revision=revision, card=card,
+        )  # fmt: skip
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str, folder: str | PathLike[str] | None = None, *, revision: str | None = None,
+        token: str | None = None, endpoint: str | None = None, device: str = "cpu",
+        require_signature: str | PathLike[str] | None = None,
+    ) -> Model:  # fmt: skip
+        """A model from the Hugging Face Hub, checked and brought into a new folder.
+
+        Args:
+            name: The repository, user/name.
+            folder: The new folder; by default the name after the slash, in the working folder.
+            revision: A branch, a tag or a commit; by default the newest of main.
+            token, endpoint: As for `push_to_hub`.
+            device, require_signature: As for `Model`.
+        """
+        from rivals.io.hub import HubRepository
+        from rivals.model.hub_model import pull
+
+        place = Path(name.rpartition("/")[2] if folder is None else folder)
+        key = None if require_signature is None else Path(require_signature)
+        pull(HubRepository(name, token, endpoint), place, revision, key)
+        return cls(place, device=device, require_signature=require_signature)

@@ -256,7 +256,7 @@ def _extract(file: IO[bytes], path: Path, folder: Path) -> None:
     whole = file.tell() + rest + len(ending(entries + expected))
     if length != whole or len(files) != len(content.files()):
         raise _refused(path, f"it has {length:,} bytes, but its {NAME} asks for {whole:,}")
-    _check_room(folder, length)
+    check_room(folder, length)
     (folder / task_file.FOLDER).mkdir()
     for name, each in files.items():
         entries.append(_next(file, path, name, each.bytes or 0))
@@ -301,7 +301,8 @@ def _check_crc(path: Path, entry: Entry, crc: int) -> None:
         raise _refused(path, f"{entry.name} has another checksum than it says")
 
 
-def _check_room(folder: Path, size: int) -> None:
+def check_room(folder: Path, size: int) -> None:
+    """Refuse to begin where the disk is too small."""
     free = shutil.disk_usage(folder).free
     if size > free:
         raise RivalsError(
