@@ -19,7 +19,8 @@ MOST_WHOLE = 12  # parts that are listed
 
 def check(
     path: Annotated[
-        Path, typer.Argument(help="A model, a run, a ticket, an ancestor or an exported file.")
+        Path,
+        typer.Argument(help="A model, packed or not, a run, a ticket, an ancestor or an export."),
     ],
     since: Annotated[
         str | None,

@@ -15,7 +15,9 @@ from rivals.cli.data_command import app as data
 from rivals.cli.echo import echo
 from rivals.cli.export_command import export
 from rivals.cli.info_command import info
+from rivals.cli.join_command import join
 from rivals.cli.learn_command import drop, learn
+from rivals.cli.pack_command import pack, unpack
 from rivals.cli.predict_command import predict
 from rivals.cli.report_command import report
 from rivals.cli.run_command import EPILOG, run
@@ -35,6 +37,9 @@ A model of your own pictures:
   rivals export --model model --task parts parts.onnx   a file for a device
   rivals check model                                    whole or damaged
   rivals sign model --key my.key                        so that others can trust it
+  rivals pack model model.rivals                        one file that carries the model
+  rivals unpack model.rivals --model here               and a model again
+  rivals join model other --out both                    the tasks of both, bit for bit
   rivals serve --model model                            a local page to train and try a model
   rivals ancestor make model --out known                so that new models can start from it
 
@@ -65,6 +70,9 @@ app.command("info")(info)
 app.command("export")(export)
 app.command("check")(check)
 app.command("sign")(sign)
+app.command("pack")(pack)
+app.command("unpack")(unpack)
+app.command("join")(join)
 app.command("serve")(serve)
 app.command("run", epilog=EPILOG)(run)
 app.command("compare", epilog=EPILOG)(compare)

@@ -14,7 +14,8 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from os.path import lexists
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,11 +28,17 @@ HERE, EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path`; after a crash or on a full disk the old file is unchanged."""
+    write_parts(path, (data,))
+
+
+def write_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """The same of data that comes in parts, so that not all of it is in memory at once."""
     partial = _partial(path)
     try:
         partial.unlink(missing_ok=True)  # of a killed process that had this number
         with partial.open("xb") as file:  # never through a link that somebody put there
-            file.write(data)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -70,6 +77,29 @@ def write_folder(folder: Path, files: Mapping[str, bytes], old: tuple[str, ...] 
             remove_partial(partial)
     except OSError as error:
         raise _not_written(folder, error) from error
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder under a temporary name, to be filled in the block; then it gets its own.
+
+    After an error or a crash there is no `folder`. One that is there already is refused.
+    """
+    if lexists(folder):
+        raise RivalsError(f"{folder} is there already; choose another place, or remove it first.")
+    partial = _partial(folder)
+    try:
+        make_folders(folder.parent)
+        remove_partial(partial)  # of a killed process that had this number
+        partial.mkdir()
+        yield partial
+        if lexists(folder):  # meanwhile
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+        move_folder(partial, folder)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    finally:
+        remove_partial(partial)
 
 
 def move_folder(made: Path, place: Path) -> None:

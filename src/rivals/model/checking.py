@@ -1,5 +1,7 @@
 """`rivals check`: whether a model, a run, a ticket, an ancestor or an export is whole.
 
+A packed model is unpacked into a temporary folder, and that is checked as every model.
+
 Everything is read by the readers that the other verbs use; what they refuse is damaged. Of a model
 every ticket is also compared with the network that it is cut from, and with the history.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,13 +27,14 @@ from rivals.io import signatures
 from rivals.io.locks import LOCK_NAME
 from rivals.io.reading import is_link, printable
 from rivals.learn.masked_ticket import compare_with_masked
-from rivals.model import ancestor_file, folder, manifest, spare_space, task_file
+from rivals.model import ancestor_file, folder, manifest, packing, spare_space, task_file
 from rivals.model.folder import DAMAGE, ModelFolder
 from rivals.model.folder_kind import folder_kind, is_c_program
 from rivals.model.history import ModelHistory
 from rivals.tickets.ticket import check_ticket
 
 WHOLE, DAMAGED, NOTE = "whole", "damaged", "note"
+MODEL, PACKED = "model", "packed model"
 LISTED = 5  # names in a note
 OF_A_MODEL = {
     manifest.NAME, task_file.FOLDER, signatures.NAME, LOCK_NAME, spare_space.NAME
@@ -52,7 +55,7 @@ class CheckReport:
     """All that was found."""
 
     path: Path
-    kind: str  # model, run, ticket, ancestor or export
+    kind: str  # model, packed model, run, ticket, ancestor or export
     parts: list[CheckedPart] = field(default_factory=list)
 
     @property
@@ -84,29 +87,38 @@ def check(path: Path, since: str | None = None, key: Path | None = None) -> Chec
     """Check what is at `path`; RivalsError where there is nothing that could be checked.
 
     Args:
-        path: A model, a run, a ticket, an ancestor or an exported file.
+        path: A model, packed or not, a run, a ticket, an ancestor or an exported file.
         since: A hash of the history of a model: its tickets of that time must have every bit.
         key: The file of a public key: what is there must be signed with its private key.
     """
     kind = _kind(path)
     if since is not None:
-        if kind != "model":
+        if kind not in (MODEL, PACKED):
             raise RivalsError(f"--since is for models, but {path} is no model; leave it out.")
         ModelHistory().at(since)  # refuses what is no hash
     report = CheckReport(path, kind)
     checks: dict[str, Callable[[CheckReport], None]] = {
         "run": _run, "ticket": _ticket, "export": _export, "ancestor": _ancestor,
     }  # fmt: skip
-    if kind == "model":
+    if kind == PACKED and not os.path.lexists(signatures.place(path)):
+        _packed(report, since, key)
+        return report
+    if kind == PACKED:
+        _packed(report, since, None)
+    elif kind == MODEL:
         _model(report, since)
     else:
         checks[kind](report)
+    _signature(report, key)
+    return report
+
+
+def _signature(report: CheckReport, key: Path | None) -> None:
     if key is not None:
         with report.part("signature", f"fits {key}"):
-            signatures.check(path, key)
-    elif os.path.lexists(signatures.place(path)):
+            signatures.check(report.path, key)
+    elif os.path.lexists(signatures.place(report.path)):
         report.note("signature", "is there; check it with --require-signature KEY.pub")
-    return report
 
 
 def _kind(path: Path) -> str:
@@ -114,6 +126,8 @@ def _kind(path: Path) -> str:
         return "export"
     if path.is_dir() or not path.exists():
         return folder_kind(path)
+    if packing.is_packed(path):
+        return PACKED
     if path.suffix.lower() in RUNTIMES:
         return "export"
     raise RivalsError(
@@ -123,6 +137,20 @@ def _kind(path: Path) -> str:
 
 
 # Models ------------------------------------------------------------------------------------------
+
+
+def _packed(report: CheckReport, since: str | None, key: Path | None) -> None:
+    """The model in a packed file, and the signature in it."""
+    with contextlib.ExitStack() as stack:
+        with report.part("packed file", f"{report.path.stat().st_size:,} bytes"):
+            inner = CheckReport(stack.enter_context(packing.unpacked(report.path)), MODEL)
+        if not report.whole:
+            return
+        _model(inner, since)
+        _signature(inner, key)
+        for each in inner.parts:
+            said = each.said.replace(str(inner.path), str(report.path))
+            report.parts.append(replace(each, said=said))
 
 
 def _model(report: CheckReport, since: str | None) -> None:

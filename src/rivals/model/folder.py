@@ -92,6 +92,13 @@ class ModelFolder:
         """The model at `path`, as it was when its last writer was done."""
         return cls(Path(path), manifest.read(Path(path)), device, lock)
 
+    def at(self, path: Path, lock: FolderLock) -> ModelFolder:
+        """What its network knows as a new model at `path`, where nothing is written yet."""
+        content = replace(self.description, tasks=(), moved=None)
+        made = ModelFolder(path, content, self.device, lock)
+        made.__dict__["method"] = self.method
+        return made
+
     @property
     def familiarity(self) -> MutableMapping[str, FeatureStatistics]:
         """What is usual for the pictures of each task."""
@@ -240,16 +247,21 @@ class ModelFolder:
             self.description.input_shape, self.winners(task), facts.accuracy,
         ).cpu()  # fmt: skip
 
-    def mark(self, task: str) -> str:
-        """A checksum of all that makes up the ticket of a task and decides about its answers."""
+    def mark(self, task: str, placed: bool = True) -> str:
+        """A checksum of all that makes up the ticket of a task and decides about its answers.
+
+        If not `placed`, its name and its place in the network, the winners, are left out: what is
+        left stays the same in another model.
+        """
         network, content = self.method.network, self.description
         parts = {f"kept.{name}": t for name, t in (self.method.known[task].kept or {}).items()}
         parts |= self.familiarity[task].tensors()
         if not self.method.in_closed_form(task):  # else all follows from statistics
-            parts |= task_tensors.task_tensors(network, task)
+            own = task_tensors.task_tensors(network, task)
+            parts |= {k: t for k, t in own.items() if placed or not k.startswith("rivals")}
         for number, layer in enumerate(network.layers_of(task)):
             parts[f"layer{number}.weight"] = network.ticket_slice(layer, task)
-        named: tuple[object, ...] = content.network, content.input_shape, task
+        named: tuple[object, ...] = content.network, content.input_shape, task if placed else ""
         named += (self.method.known[task].classes,)
         if content.ancestor and content.ancestor.file:  # which says how pictures are prepared
             named += (self.method.known[task].preprocessing,)
@@ -264,7 +276,7 @@ class ModelFolder:
 
     # Writing -----------------------------------------------------------------------------------
 
-    def commit(self, facts: list[TaskFacts], event: str, task: str) -> ModelFolder:
+    def commit(self, facts: list[TaskFacts], event: str, *tasks: str) -> ModelFolder:
         """Write the tasks of the network, described by `facts` in their order, after an event.
 
         A kill at any moment leaves the old model or the new one; an error leaves the old one.
@@ -273,13 +285,13 @@ class ModelFolder:
             facts: All tasks. Those without a file are written, and those that edges moved to.
             event: learn, refine or drop. Dropping changes no file of another task: edges that move
                 are written to a file of their own.
-            task: The task that it happened to.
+            tasks: The task that it happened to; of a model that was joined, all of them.
         """
         assert self.lock is not None
         moved = self.moved if event == "drop" else {}
         files = {} if moved else {each.name: each for each in facts if each.name in self.moved}
         files |= {each.name: each for each in facts if not each.file}
-        content = replace(self.description, history=self._history(facts, event, task))
+        content = replace(self.description, history=self._history(facts, event, tasks))
         self.lock.check_place()
         check_no_links(self.path, self.path / task_file.FOLDER, "folder")
         try:
@@ -347,14 +359,16 @@ class ModelFolder:
         write_bytes(self.path / NAME, content.to_bytes())
         return content
 
-    def _history(self, facts: list[TaskFacts], event: str, task: str) -> ModelHistory:
-        """The history with one event more; a model of rivals 0.1 begins its history now."""
-        old = self.description.history
-        if old is None:
+    def _history(self, facts: list[TaskFacts], event: str, tasks: tuple[str, ...]) -> ModelHistory:
+        """The history with the event added; a model of rivals 0.1 begins its history now."""
+        history = self.description.history
+        if history is None:
             return ModelHistory.begin([self.mark(each.name) for each in facts])
         names = [each.name for each in self.description.tasks]
-        place = names.index(task) if task in names else None
-        return old.add(event, "" if event == "drop" else self.mark(task), place)
+        for task in tasks:
+            place = names.index(task) if task in names else None
+            history = history.add(event, "" if event == "drop" else self.mark(task), place)
+        return history
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ def folder_kind(folder: Path) -> str:
     except NotADirectoryError as error:
         raise RivalsError(
             f"{folder} is a file, but the folder of a model, a run or a ticket was expected; "
-            "`rivals check` describes exported files."
+            "`rivals check` describes exported files, `rivals unpack` opens packed models."
         ) from error
     except OSError as error:
         raise RivalsError(f"The folder {folder} cannot be read ({error.strerror}).") from error

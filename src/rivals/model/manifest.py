@@ -226,6 +226,11 @@ def read_raw(folder: Path, key: Path | None = None) -> bytes:
     try:
         data = read_bytes(folder / NAME, "model", limits.DESCRIPTION, folder)
     except UnreadableError as error:
+        if folder.is_file():
+            raise RivalsError(
+                f"{folder} is a file, but a model is a folder; make one of a packed model with "
+                f"`rivals unpack {folder} --model FOLDER`."
+            ) from error
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         found = f"{folder} holds no model" if folder.exists() else f"There is no model {folder}"

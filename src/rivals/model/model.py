@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -27,7 +27,9 @@ if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answer
     from rivals.learn.callbacks import Callback
     from rivals.model.data_source import PictureData
     from rivals.model.events import Listener
+    from rivals.model.joining import Joined
     from rivals.model.learning import Learned
+    from rivals.model.packing import PackedModel
     from rivals.model.testing import TestReport
 
 BATCH = 64  # pictures that are answered at once
@@ -163,6 +165,26 @@ class Model:
         """Take a task out, exactly: the other tasks keep every bit."""
         return dropping.drop(self.path, task)
 
+    def join(
+        self, other: Model | str | PathLike[str], out: str | PathLike[str], *,
+        rename: Mapping[str, str] | None = None,
+    ) -> Joined:  # fmt: skip
+        """Make a new model with the tasks of this one and of another; every ticket keeps every bit.
+
+        Both must have started from the same ancestor, with the same network.
+
+        Args:
+            other: The other model, or its folder.
+            out: The new folder.
+            rename: New names for tasks of the other, where both have a task of one name.
+        """
+        from rivals.model.joining import join
+
+        theirs = other if isinstance(other, Model) else Model(other)
+        for each in (self, theirs):
+            each.opened()  # what is not signed as it must be is not joined either
+        return join(self.path, theirs.path, Path(out), rename)
+
     # Answers -----------------------------------------------------------------------------------
 
     @overload
@@ -292,3 +314,73 @@ class Model:
 
         self.opened()  # what is not signed as it must be is not exported either
         return export_from(self.path, Path(out), to, task, **options)
+
+    # Sharing -----------------------------------------------------------------------------------
+
+    def pack(self, out: str | PathLike[str]) -> PackedModel:
+        """Write the model as one new file; the same model gives the same bytes on every machine."""
+        from rivals.model.packing import pack
+
+        self.opened()  # what is not signed as it must be is not packed either
+        return pack(self.path, Path(out))
+
+    @classmethod
+    def unpack(
+        cls, file: str | PathLike[str], folder: str | PathLike[str], *, device: str = "cpu",
+        require_signature: str | PathLike[str] | None = None,
+    ) -> Model:  # fmt: skip
+        """The model in a file that `pack` wrote, checked and brought into a new folder."""
+        from rivals.model.packing import unpack
+
+        key = None if require_signature is None else Path(require_signature)
+        unpack(Path(file), Path(folder), key)
+        return cls(folder, device=device, require_signature=require_signature)
+
+    def push_to_hub(
+        self, name: str, *, report: TestReport | None = None, license: str | None = None,
+        private: bool | None = None, revision: str | None = None, card: bool = True,
+        token: str | None = None, endpoint: str | None = None,
+    ) -> str:  # fmt: skip
+        """Upload the model to the Hugging Face Hub, with a card; gives the commit's address.
+
+        Args:
+            name: The repository, user/name; made if it is not there.
+            report: What `test` gave, for the card: accuracy on new pictures, confusion matrix.
+            license: Of your model, as the Hub names it, e.g. apache-2.0; by default none is named.
+            private: Whether a new repository is private; by default the Hub's own choice.
+            revision: The branch; by default main.
+            card: False leaves the README.md of the repository as it is.
+            token: A token of the Hub; by default that of `hf auth login` or $HF_TOKEN.
+            endpoint: The address of another Hub; by default $HF_ENDPOINT or huggingface.co.
+        """
+        from rivals.io.hub import HubRepository
+        from rivals.model.hub_model import push
+
+        self.opened()  # what is not signed as it must be is not pushed either
+        return push(
+            self.path, HubRepository(name, token, endpoint), report=report, license=license,
+            private=private, revision=revision, card=card,
+        )  # fmt: skip
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str, folder: str | PathLike[str] | None = None, *, revision: str | None = None,
+        token: str | None = None, endpoint: str | None = None, device: str = "cpu",
+        require_signature: str | PathLike[str] | None = None,
+    ) -> Model:  # fmt: skip
+        """A model from the Hugging Face Hub, checked and brought into a new folder.
+
+        Args:
+            name: The repository, user/name.
+            folder: The new folder; by default the name after the slash, in the working folder.
+            revision: A branch, a tag or a commit; by default the newest of main.
+            token, endpoint: As for `push_to_hub`.
+            device, require_signature: As for `Model`.
+        """
+        from rivals.io.hub import HubRepository
+        from rivals.model.hub_model import pull
+
+        place = Path(name.rpartition("/")[2] if folder is None else folder)
+        key = None if require_signature is None else Path(require_signature)
+        pull(HubRepository(name, token, endpoint), place, revision, key)
+        return cls(place, device=device, require_signature=require_signature)

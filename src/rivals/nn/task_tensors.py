@@ -31,6 +31,12 @@ def unpack_winners(packed: Tensor, blocks: int, bits: int) -> Tensor:
     return torch.from_numpy((digits.astype(np.int64) << np.arange(bits)).sum(1))
 
 
+def winner_tensors(number: int, winners: Tensor) -> dict[str, Tensor]:
+    """The winners (blocks,) of a set of rivals by the name that says how many bits one takes."""
+    bits = max(1, int(winners.max()).bit_length())
+    return {f"rivals{number}.winners.{bits}": pack_winners(winners, bits)}
+
+
 def task_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
     """What a task that has settled knows by itself: winners, norms, head."""
     head = network.heads[task].tensors()
@@ -38,9 +44,7 @@ def task_tensors(network: RivalNetwork, task: str) -> dict[str, Tensor]:
         return {f"{DIRECT}{name}": value for name, value in head.items()}
     tensors = {f"head.{name}": value for name, value in head.items()}
     for number, rivals in enumerate(network.rivals()):
-        winners = rivals.winners[task]
-        bits = max(1, int(winners.max()).bit_length())
-        tensors[f"rivals{number}.winners.{bits}"] = pack_winners(winners, bits)
+        tensors |= winner_tensors(number, rivals.winners[task])
     for number, layer in enumerate(network.layers()):
         for name, value in layer.norm.state(task).tensors().items():
             tensors[f"layer{number}.norm.{name}"] = value

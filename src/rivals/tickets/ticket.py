@@ -9,6 +9,7 @@ README.md             its card
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from rivals.tickets.ticket_checks import checked_facts, checked_tensors
 
 FORMAT = 2
 WITHOUT_CHECKSUM = 1  # the format of rivals 0.1: a checksum over the weights alone
+FACTS, WEIGHTS, CARD = "ticket.json", "weights.safetensors", "README.md"
 FACTS_BYTES = 4 * 2**20  # of ticket.json
 WEIGHT_BYTES = 256 * 2**20
 EXPORTS = "exports.json"  # what exports of this very ticket have shown, beside it
@@ -132,9 +134,9 @@ class Ticket(nn.Module):
             "sha256": BLANK,
         }
         files = {
-            "weights.safetensors": data,
-            "ticket.json": with_checksum(_lines(facts).encode(), data),
-            "README.md": card(facts).encode(),
+            WEIGHTS: data,
+            FACTS: with_checksum(_lines(facts).encode(), data),
+            CARD: card(facts).encode(),
         }
         write_folder(folder, files, old=(EXPORTS,))
 
@@ -162,10 +164,62 @@ class Ticket(nn.Module):
                 f"its weights ({printable(f'{type(error).__name__}: {error}')})."
             ) from error
 
+    def push_to_hub(
+        self, name: str, *, license: str | None = None, private: bool | None = None,
+        revision: str | None = None, token: str | None = None, endpoint: str | None = None,
+    ) -> str:  # fmt: skip
+        """Upload the ticket to the Hugging Face Hub, with a card; gives the commit's address.
+
+        Args:
+            name: The repository, user/name; made if it is not there.
+            license: Of your ticket, as the Hub names it, e.g. apache-2.0; by default none is named.
+            private: Whether a new repository is private; by default the Hub's own choice.
+            revision: The branch; by default main.
+            token: A token of the Hub; by default that of `hf auth login` or $HF_TOKEN.
+            endpoint: The address of another Hub; by default $HF_ENDPOINT or huggingface.co.
+        """
+        from rivals.io.hub import HubRepository
+        from rivals.io.hub_card import escaped, header
+
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "ticket"
+            self.save(folder)
+            files = {each: (folder / each).read_bytes() for each in (FACTS, WEIGHTS)}
+        facts = parse_json(files[FACTS], FACTS)
+        text = card(facts, f"from_pretrained({name!r})", escaped)
+        files[CARD] = f"{header(license)}\n{text}".encode()
+        return HubRepository(name, token, endpoint).upload(
+            files, "Upload a ticket", own=lambda each: False, private=private, revision=revision
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str, *, revision: str | None = None, token: str | None = None,
+        endpoint: str | None = None,
+    ) -> Ticket:  # fmt: skip
+        """A ticket from the Hugging Face Hub, checked as `load` does; arguments as above."""
+        from rivals.io.hub import HubRepository
+
+        found = HubRepository(name, token, endpoint).snapshot(revision)
+        if FACTS not in found.names:
+            raise RivalsError(
+                f"{printable(name)} holds no ticket; of a model, take a ticket with "
+                "rivals.Model.from_pretrained(NAME).ticket(TASK)."
+            )
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            found.fetch(FACTS, folder, FACTS_BYTES)
+            found.fetch(WEIGHTS, folder, WEIGHT_BYTES)
+            found.end(folder)
+            try:
+                return cls.load(folder)
+            except RivalsError as error:
+                raise type(error)(str(error).replace(place, name)) from error
+
 
 def read_ticket(folder: Path) -> tuple[dict[str, Any], bytes]:
     """The facts and the weights of a ticket folder, whose checksum fits."""
-    text = read_bytes(folder / "ticket.json", "ticket", FACTS_BYTES, folder)
+    text = read_bytes(folder / FACTS, "ticket", FACTS_BYTES, folder)
     facts = parse_json(text, f"The ticket {folder / 'ticket.json'}")
     stated = facts.get("format")
     if type(stated) is not int or stated not in (WITHOUT_CHECKSUM, FORMAT):
@@ -174,7 +228,7 @@ def read_ticket(folder: Path) -> tuple[dict[str, Any], bytes]:
             f"{WITHOUT_CHECKSUM} and {FORMAT}; use the version of rivals that wrote it."
         )
     try:
-        data = read_bytes(folder / "weights.safetensors", "weights", WEIGHT_BYTES, folder)
+        data = read_bytes(folder / WEIGHTS, "weights", WEIGHT_BYTES, folder)
     except UnreadableError as error:
         raise RivalsError(f"The ticket {folder} has no readable weights: {error}") from error
     if stated == WITHOUT_CHECKSUM:
@@ -226,18 +280,23 @@ def _tensors(network: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
 
 
-def card(facts: dict[str, Any]) -> str:
-    """What a person wants to know of a ticket, in Markdown."""
+def card(
+    facts: dict[str, Any], load: str = 'load("this folder")', shown: Callable[[str], str] = str
+) -> str:
+    """What a person wants to know of a ticket, in Markdown.
+
+    `load` is the call that reads it, `shown` makes names safe for where the card is read.
+    """
     accuracy = "not measured" if facts["accuracy"] is None else f"{facts['accuracy']:.1f} %"
     channels, height, width = facts["input_shape"]
     scale = facts["preprocessing"]["scale"]
-    return f"""# Ticket for "{facts["task"]}"
+    return f"""# Ticket for "{shown(facts["task"])}"
 
 A plain network cut from a shared one. It needs nothing but its weights.
 
 | | |
 |---|---|
-| classes | {", ".join(facts["classes"])} |
+| classes | {", ".join(map(shown, facts["classes"]))} |
 | input | {channels} × {height} × {width} pixels, (pixels / {scale:g} − mean) / std |
 | accuracy, task known | {accuracy} |
 | weights | {facts["weights"]:,} |
@@ -248,7 +307,7 @@ A plain network cut from a shared one. It needs nothing but its weights.
 ```python
 import rivals
 
-ticket = rivals.Ticket.load("this folder")
+ticket = rivals.Ticket.{load}
 probabilities = ticket(images)  # raw pixels, (n, {channels}, {height}, {width})
 ```
 """
