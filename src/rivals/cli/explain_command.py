@@ -75,7 +75,7 @@ def _show(found: Explanation, picture: str, several: bool) -> None:
     if several:
         table.add_column("task")
     table.add_column("distance", justify="right")
-    table.add_column("held-out pictures that are farther", justify="right")
+    table.add_column("held-out farther", justify="right")
     for each in found.nearest[:MOST_CLASSES]:
         numbers = f"{each.distance:.2f}", f"{100 * each.farther:.0f} %"
         table.add_row(each.label, *([each.task] if several else []), *numbers)

@@ -103,10 +103,8 @@ class Explanation:
             return f"No part of the picture speaks for {label}."
         part = self.part if self.part == MOST_OF_IT else f"the {self.part}"
         if self.without > max(self.probability - NOTABLE, self.probability / 2):
-            return (
-                f"No single part decided: without {part}, which counts most, {label} "
-                f"goes from {now} to {then}."
-            )
+            goes = f"stays at {now}" if now == then else f"goes from {now} to {then}"
+            return f"No single part decided: without {part}, which counts most, {label} {goes}."
         falls = f"without it {label} falls from {now} to {then}"
         part = part[0].upper() + part[1:]
         if self.decided:
@@ -165,7 +163,7 @@ def explain(
     cells = grid.heat(now - _log_odds(scores(covered(image, grid.patches())), place))
     parts = torch.stack([hottest_part(cells, share) for share in PARTS])
     then = scores(covered(image, grid.pixels(parts)))
-    changes = (then.argmax(1) != place).tolist()
+    changes = (then.argmax(1) != first.argmax(1)).tolist()
     chosen = changes.index(True) if any(changes) else PARTS.index(0.5)
     part, then = parts[chosen], then[[chosen]]
     after = _log_odds(then, place)

@@ -8,9 +8,9 @@ from PIL import Image
 
 SHORTEST, LONGEST = 256, 768  # pixels of the longer side: small pictures are enlarged
 FOR, AGAINST = (255, 120, 0), (0, 110, 255)  # told apart by the colour-blind, too
-STRONGEST = 0.65  # share of the colour where the heat is largest
+STRONGEST = 0.7  # share of the colour where the heat is largest
 FAINT = 1.0  # log-odds: maps that stay below are drawn fainter
-PALE = 0.35  # how much of its own colour the picture keeps
+PALE = 0.2  # how much of its own colour the picture keeps
 
 
 def draw_heat(picture: Image.Image, heat: NDArray[np.float32]) -> Image.Image:

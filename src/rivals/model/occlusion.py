@@ -1,7 +1,8 @@
 """Occlusion: a picture again and again, each time with another part of it covered.
 
     grid       cells that divide the picture evenly, as many as the budget of passes allows
-    patches    squares of cells, a quarter of the side, at every place of the grid
+    patches    squares of cells, a quarter of the side, at every place of the grid; those at its
+               border lie half outside, or else its cells could not be told from those beside them
     covered    the picture with each patch in the mean colour of all the rest
     heat       for each cell what its patches cost on average when they are covered
 
@@ -49,7 +50,13 @@ class Grid:
 
     @property
     def passes(self) -> int:
-        return (self.side - self.patch + 1) ** 2
+        return len(self.places) ** 2
+
+    @property
+    def places(self) -> range:
+        """Where patches begin, in rows and in columns."""
+        outside = self.patch // 2
+        return range(-outside, self.side - self.patch + outside + 1)
 
     def pixels(self, cells: Tensor) -> Tensor:
         """Values of cells (…, side, side) for every pixel: (…, height, width)."""
@@ -58,18 +65,18 @@ class Grid:
 
     def patches(self) -> Tensor:
         """The pixels of each patch: (passes, height, width) bool."""
-        places = range(self.side - self.patch + 1)
-        cells = torch.zeros(self.passes, self.side, self.side, dtype=torch.bool)
-        corners = ((top, left) for top in places for left in places)
-        for number, (top, left) in enumerate(corners):
-            cells[number, top : top + self.patch, left : left + self.patch] = True
-        return self.pixels(cells)
+        along = torch.zeros(len(self.places), self.side, dtype=torch.bool)
+        for number, start in enumerate(self.places):
+            along[number, max(0, start) : start + self.patch] = True
+        cells = along[:, None, :, None] & along[None, :, None, :]
+        return self.pixels(cells.view(-1, self.side, self.side))
 
     def heat(self, lost: Tensor) -> Tensor:
         """What was lost with each patch (passes,), for every cell: (side, side)."""
-        places = self.side - self.patch + 1
-        maps = torch.stack([lost, torch.ones_like(lost)]).view(2, 1, places, places)
-        spread = F.conv_transpose2d(maps, torch.ones(1, 1, self.patch, self.patch))
+        count, outside = len(self.places), self.patch // 2
+        maps = torch.stack([lost, torch.ones_like(lost)]).view(2, 1, count, count)
+        window = torch.ones(1, 1, self.patch, self.patch)
+        spread = F.conv_transpose2d(maps, window, padding=outside)
         return (spread[0] / spread[1])[0]
 
 
