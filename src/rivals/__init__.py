@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rivals.learn.callbacks import Callback, EarlyStopping
     from rivals.learn.method import Method, methods
     from rivals.learn.trainer import Trainer
+    from rivals.model.explaining import Explanation
     from rivals.model.model import Model
     from rivals.model.testing import TestReport
     from rivals.nn.network_plan import networks
@@ -41,6 +42,7 @@ _MODULES = {
     "Callback": "rivals.learn.callbacks",
     "Choice": "rivals.answer",
     "EarlyStopping": "rivals.learn.callbacks",
+    "Explanation": "rivals.model.explaining",
     "Interrupted": "rivals.errors",
     "Method": "rivals.learn.method",
     "Model": "rivals.model.model",
@@ -67,6 +69,7 @@ __all__ = [
     "Callback",
     "Choice",
     "EarlyStopping",
+    "Explanation",
     "Interrupted",
     "Method",
     "Model",

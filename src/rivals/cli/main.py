@@ -13,6 +13,7 @@ from rivals.cli.check_command import check
 from rivals.cli.compare_command import compare
 from rivals.cli.data_command import app as data
 from rivals.cli.echo import echo
+from rivals.cli.explain_command import explain
 from rivals.cli.export_command import export
 from rivals.cli.info_command import info
 from rivals.cli.join_command import join
@@ -33,6 +34,7 @@ A model of your own pictures:
   rivals learn photos/parts --model model               learn a folder of pictures as a new task
   rivals test photos/held-out --model model             accuracy, class by class
   rivals predict new.jpg --model model                  the class of a picture
+  rivals explain new.jpg --model model                  which part of the picture decided
   rivals drop parts --model model                       delete a task; the others do not change
   rivals export --model model --task parts parts.onnx   a file for a device
   rivals check model                                    whole or damaged
@@ -65,6 +67,7 @@ app = typer.Typer(
 app.command("learn")(learn)
 app.command("test")(measure_accuracy)
 app.command("predict")(predict)
+app.command("explain")(explain)
 app.command("drop")(drop)
 app.command("info")(info)
 app.command("export")(export)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -69,3 +70,17 @@ def check_threads(threads: int) -> None:
 def check_formats(as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise RivalsError("--json and --csv cannot be combined; choose one.")
+
+
+def check_writable(path: Path | None, option: str, endings: Sequence[str]) -> None:
+    """Refuse a picture that cannot be written before any other is read."""
+    if path is None:
+        return
+    if path.suffix.lower() not in endings:
+        *others, last = endings
+        named = f"{', '.join(others)} or {last}" if others else last
+        raise RivalsError(f"{option} is {path}, but its name must end in {named}.")
+    if not path.absolute().parent.is_dir():
+        raise RivalsError(f"There is no folder {path.parent} for {path.name}; create it first.")
+    if path.is_dir():
+        raise RivalsError(f"{option} is {path}, which is a folder; name a file.")

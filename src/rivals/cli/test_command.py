@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rivals.cli.echo import echo, echo_json
-from rivals.cli.options import JsonOption, ThreadsOption, check_formats, check_threads
-from rivals.errors import RivalsError
+from rivals.cli.options import (
+    JsonOption,
+    ThreadsOption,
+    check_formats,
+    check_threads,
+    check_writable,
+)
 from rivals.io.reading import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rivals.model.testing import TestReport
+    from rivals.model.testing import Mistake, TestReport
 
 MOST_CLASSES = 12  # of a confusion matrix on the terminal
 MOST_FILES = 10  # skipped files that are listed
+WORST = 5  # mistakes that are listed
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 CSV_FIELDS = ("class", "pictures", "right", "accuracy", "low", "high")
 
@@ -37,6 +43,12 @@ def measure_accuracy(
         Path | None,
         typer.Option(metavar="FILE.png", help="Save the confusion matrix as a picture."),
     ] = None,
+    mistakes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.png", help="Save the pictures with the most confident wrong answers."
+        ),
+    ] = None,
     threads: ThreadsOption = 1,
     as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print one line of CSV per class.")] = False,
@@ -44,7 +56,8 @@ def measure_accuracy(
     """Measure accuracy on the pictures in FOLDER. They should not have been learned from."""
     check_formats(as_json, as_csv)
     check_threads(threads)
-    _check_plot(plot)
+    check_writable(plot, "--plot", PLOT_ENDINGS)
+    check_writable(mistakes, "--mistakes", (".png",))
     import torch
 
     from rivals.model.model import Model
@@ -60,20 +73,11 @@ def measure_accuracy(
     if plot is not None:
         report.plot(str(plot))
         echo(f"Saved the confusion matrix as {plot}.", err=as_json or as_csv)
+    if mistakes is not None:
+        saved = report.save_mistakes(str(mistakes))
+        told = f"Saved {saved} mistakes as {mistakes}." if saved else "No mistakes to save."
+        echo(told, err=as_json or as_csv)
     return 0
-
-
-def _check_plot(path: Path | None) -> None:
-    """Refuse a plot that cannot be written before any picture is read."""
-    if path is None:
-        return
-    if path.suffix.lower() not in PLOT_ENDINGS:
-        raise RivalsError(
-            f"--plot is {path}, but its name must end in {', '.join(PLOT_ENDINGS[:-1])} or "
-            f"{PLOT_ENDINGS[-1]}."
-        )
-    if not path.absolute().parent.is_dir():
-        raise RivalsError(f"There is no folder {path.parent} for the plot; create it first.")
 
 
 def _print_csv(report: TestReport) -> None:
@@ -94,6 +98,10 @@ def _show(report: TestReport) -> None:
     if len(report.labels) <= MOST_CLASSES:
         console.print("Confusion matrix: true classes in rows, predicted classes in columns.")
         console.print(confusion_table(report))
+    if report.wrong:
+        console.print("Most confident mistakes:")
+        for each in report.mistakes(WORST):
+            console.print(f"  {mistake_line(each)}", soft_wrap=True)
     if report.left_out:
         console.print(f"Skipped {len(report.left_out):,} files that are no usable pictures:")
         for path in report.left_out[:MOST_FILES]:
@@ -125,6 +133,16 @@ def confusion_table(report: TestReport) -> Table:
 
     cells = [[str(cell) if cell else "·" for cell in row] for row in report.confusion]
     return matrix_table("", report.labels, cells)
+
+
+def mistake_line(mistake: Mistake) -> str:
+    """For example: held/cat/7.jpg is cat, answered dog (98.2 %)"""
+    found = mistake.picture
+    picture = found if isinstance(found, str) else f"number {found}"
+    return (
+        f"{picture} is {mistake.truth}, answered {mistake.answer} "
+        f"({100 * mistake.confidence:.1f} %)"
+    )
 
 
 def summary(report: TestReport) -> str:

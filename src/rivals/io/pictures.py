@@ -111,6 +111,24 @@ def to_pixels(
         return fit(image, shape, scale)
 
 
+def to_shown(picture: Picture, shape: Shape, longest: int) -> Image.Image:
+    """Any picture in RGB to be looked at: upright, as wide and high as it is, but at most `longest`
+    pixels a side. The shape says in which order an array has its channels, as for `to_pixels`."""
+    enough = (longest, longest)
+    if isinstance(picture, str | os.PathLike | bytes):
+        with open_picture(picture) as opened:
+            opened.draft(None, enough)
+            plain = upright(opened, "RGB", enough)
+    else:
+        name = "The picture"
+        image = picture if isinstance(picture, Image.Image) else _from_array(picture, shape, name)
+        _check_size(image, name)
+        with _errors_in_words(name, "", ADVICE):
+            plain = upright(image, "RGB", enough)
+    plain.thumbnail(enough)
+    return plain
+
+
 def picture_size(picture: Picture) -> tuple[int, int]:
     """Width and height of a picture, without decoding a file."""
     if isinstance(picture, str | os.PathLike | bytes):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answer
     from rivals.learn.callbacks import Callback
     from rivals.model.data_source import PictureData
     from rivals.model.events import Listener
+    from rivals.model.explaining import Explanation
     from rivals.model.joining import Joined
     from rivals.model.learning import Learned
     from rivals.model.packing import PackedModel
@@ -249,6 +250,20 @@ class Model:
             answers.append(Answer(choices, rejected))
         return answers
 
+    def explain(
+        self, picture: Picture, task: str | None = None, *, label: str | None = None
+    ) -> Explanation:
+        """Which part of a picture decided for its class, and which classes are near.
+
+        Args:
+            picture: A path, bytes, a PIL image, an array or a tensor.
+            task: The task, where it is known; otherwise the model names one.
+            label: A class that is to be explained in place of the one that is answered.
+        """
+        from rivals.model.explaining import explain
+
+        return explain(self.opened(), picture, self.predict(picture, task), task, label)
+
     def test(
         self, data: PictureData, task: str | None = None, *, classes: Sequence[str] | None = None
     ) -> TestReport:
@@ -260,7 +275,7 @@ class Model:
             classes: Names of the classes, where labels are numbers.
         """
         from rivals.model.data_source import open_source
-        from rivals.model.testing import report
+        from rivals.model.testing import find_mistakes, report
         from rivals.streams import picture_source
 
         self.check(task)
@@ -280,14 +295,16 @@ class Model:
             source, model.description.input_shape, repeats=True, fewest=1
         )
         truth = [pictures.classes[label] for label in pictures.labels.tolist()]
-        found = [answer.label for answer in self._all_answers(pictures.images.numpy(), task)]
+        answers = self._all_answers(pictures.images.numpy(), task)
+        found = [answer.label for answer in answers]
         given, homes = None, {known[label] for label in source.classes}
         if task is None and len(homes) == 1:
             with_task = self._all_answers(pictures.images.numpy(), homes.pop())
             right = sum(a.label == t for a, t in zip(with_task, truth, strict=True))
             given = 100 * right / len(truth)
         left_out = [each.path for each in pictures.left_out]
-        return report(truth, found, task or "", given, left_out)
+        wrong = find_mistakes(pictures.items, pictures.images.numpy(), truth, answers)
+        return report(truth, found, task or "", given, left_out, wrong)
 
     def _all_answers(self, images: NDArray[np.uint8], task: str | None) -> list[Answer]:
         parts = range(0, len(images), BATCH)

@@ -1,14 +1,23 @@
-"""Testing a model on pictures it has not seen: accuracy with its interval, class by class."""
+"""Testing a model on pictures it has not seen: accuracy with its interval, class by class, and the
+pictures that it is most confidently wrong about."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rivals.answer import Answer
+
 Z = 1.959964  # of a 95 % interval
+MOST_MISTAKES = 100  # that a report keeps
 
 
 class CountedPictures:
@@ -38,6 +47,24 @@ class ClassResult(CountedPictures):
 
 
 @dataclass(frozen=True)
+class Mistake:
+    """A picture that was answered wrongly."""
+
+    picture: str | int  # its path, or its place in a dataset or an array
+    truth: str
+    answer: str
+    task: str  # of the answer
+    confidence: float  # of the answer within its task, 0 to 1
+    image: NDArray[np.uint8] = field(repr=False, compare=False)  # (channels, height, width)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "picture": self.picture, "truth": self.truth, "answer": self.answer,
+            "task": self.task, "confidence": self.confidence,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class TestReport(CountedPictures):
     """What a test found. Accuracies are percent; intervals are 95 % (Wilson).
 
@@ -64,6 +91,7 @@ class TestReport(CountedPictures):
     confusion: tuple[tuple[int, ...], ...]  # confusion[true][predicted]
     given_task: float | None = None
     left_out: tuple[str, ...] = ()
+    wrong: tuple[Mistake, ...] = ()  # the most confident first, 100 at most
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -88,7 +116,12 @@ class TestReport(CountedPictures):
             "labels": list(self.labels),
             "confusion": [list(row) for row in self.confusion],
             "left_out": list(self.left_out),
+            "mistakes": [each.to_dict() for each in self.wrong],
         }  # fmt: skip
+
+    def mistakes(self, count: int = 10) -> list[Mistake]:
+        """The `count` pictures that were answered wrongly with the most confidence, 100 at most."""
+        return list(self.wrong[:count])
 
     def plot(self, path: str) -> None:
         """Save the confusion matrix as a picture (PNG, SVG or PDF by the name's ending)."""
@@ -96,10 +129,22 @@ class TestReport(CountedPictures):
 
         save_confusion(self.labels, self.confusion, path)
 
+    def save_mistakes(self, path: str | PathLike[str], count: int = 24) -> int:
+        """Save these pictures side by side as one PNG, each with what it is and what was answered.
+
+        Returns how many there are; where there are none, nothing is written.
+        """
+        from rivals.model.contact_sheet import save_sheet
+
+        found = self.mistakes(count)
+        if found:
+            save_sheet(found, Path(path))
+        return len(found)
+
 
 def report(
     truth: Sequence[str], predicted: Sequence[str], task: str, given_task: float | None,
-    left_out: Sequence[str] = (),
+    left_out: Sequence[str] = (), wrong: Sequence[Mistake] = (),
 ) -> TestReport:  # fmt: skip
     """A report from the true and the predicted class of each picture."""
     tested = list(dict.fromkeys(truth))
@@ -110,8 +155,28 @@ def report(
     confusion = tuple(tuple(pairs[true, guess] for guess in labels) for true in labels)
     right = sum(each.right for each in per_class)
     return TestReport(
-        task, len(truth), right, per_class, labels, confusion, given_task, tuple(left_out)
-    )
+        task, len(truth), right, per_class, labels, confusion, given_task, tuple(left_out),
+        tuple(wrong),
+    )  # fmt: skip
+
+
+def find_mistakes(
+    items: Sequence[str | int], images: NDArray[np.uint8], truth: Sequence[str],
+    answers: Sequence[Answer], most: int = MOST_MISTAKES,
+) -> list[Mistake]:  # fmt: skip
+    """Of pictures that came from `items`, those that were answered wrongly, most confident first.
+
+    Their pixels are copied, so that the others can be forgotten.
+    """
+    wrong = [place for place, label in enumerate(truth) if answers[place].label != label]
+    wrong.sort(key=lambda place: -answers[place].confidence)
+    return [
+        Mistake(
+            items[place], truth[place], answers[place].label, answers[place].task,
+            answers[place].confidence, images[place].copy(),
+        )
+        for place in wrong[:most]
+    ]  # fmt: skip
 
 
 def wilson(right: int, images: int) -> tuple[float, float]:

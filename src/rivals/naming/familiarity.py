@@ -71,6 +71,18 @@ class FeatureStatistics(nn.Module):
     def log_density(self, features: Tensor) -> Tensor:
         return gaussian.log_density(features, self.density.to_dict())
 
+    def closeness(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """How near pictures are to the mean of every class: (n, labels) twice.
+
+        A distance, where 1 is that of the usual held-out picture from its nearest mean; and the
+        share of the held-out pictures that lie farther from theirs.
+        """
+        kept = self.density.to_dict()
+        squared, volume = gaussian.squared_distances(features, kept), gaussian.log_volume(kept)
+        theirs = (-2 * self.levels - volume).clamp(min=1e-6).to(features.device)  # descending
+        farther = (theirs > squared.unsqueeze(2)).float().mean(2)
+        return (squared / theirs.median()).sqrt(), farther
+
     def least(self, share: float) -> float:
         """What a share of the held-out pictures is below."""
         place = share * (LEVELS - 1)

@@ -76,12 +76,21 @@ def _few(
 
 def log_density(rows: Tensor, kept: dict[str, Tensor]) -> Tensor:
     """log N(row; nearest mean, covariance) for rows (n, d): (n,), where the rows are."""
+    nearest = squared_distances(rows, kept).min(1).values
+    return -(nearest + log_volume(kept).to(rows.device)) / 2
+
+
+def squared_distances(rows: Tensor, kept: dict[str, Tensor]) -> Tensor:
+    """Squared Mahalanobis distances of rows (n, d) from every mean: (n, labels)."""
     kept = {name: tensor.to(rows.device) for name, tensor in kept.items()}
-    rest, variances = kept["rest"], kept["variances"]
     apart = rows.unsqueeze(1) - kept["means"]  # (n, labels, d)
     along = apart @ kept["directions"]  # (n, labels, k)
     across = (apart.square().sum(2) - along.square().sum(2)).clamp(min=0)
-    distance = (along.square() / variances).sum(2) + across / rest
-    free = rows.shape[1] - len(variances)
-    volume = variances.log().sum() + free * rest.log() + rows.shape[1] * math.log(2 * math.pi)
-    return -(distance.min(1).values + volume) / 2
+    return (along.square() / kept["variances"]).sum(2) + across / kept["rest"]
+
+
+def log_volume(kept: dict[str, Tensor]) -> Tensor:
+    """log |2π Σ|, which with a squared distance makes −2 log N: (1,)."""
+    rest, variances, width = kept["rest"], kept["variances"], kept["means"].shape[1]
+    free = width - len(variances)
+    return variances.log().sum() + free * rest.log() + width * math.log(2 * math.pi)
