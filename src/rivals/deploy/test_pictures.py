@@ -96,7 +96,9 @@ def of_folder(folder: Path, ticket: Ticket) -> ComparisonPictures:
             "put some into a subfolder for each class."
         )
     scale = ticket.preprocessing.scale
-    pixels = [to_pixels(file, ticket.input_shape, scale) for file, _ in labelled]
+    pixels = [
+        to_pixels(file, ticket.input_shape, scale, sound=ticket.sound) for file, _ in labelled
+    ]
     images, labels = torch.from_numpy(np.stack(pixels)), torch.tensor([n for _, n in labelled])
     order = _order(len(images), "folder")
     held, others = order[::2], order[1::2]

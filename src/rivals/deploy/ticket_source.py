@@ -80,9 +80,10 @@ def find_whole(model: Path) -> Whole:
         learned = ModelFolder.open(model)
         learned.predictor()  # refuses what does not fit into memory
         noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
-        return whole(learned.method, learned.description.input_shape, noise)
+        content = learned.description
+        return whole(learned.method, content.input_shape, noise, content.sound)
     run = StoredRun(model)
     method = run.method()
     tasks = [task for task in run.tasks if task in method.known]
     pictures = {task: of_stream_item(run.item(task)) for task in tasks}
-    return whole(method, run.stream.input_shape, pictures)
+    return whole(method, run.stream.input_shape, pictures, run.stream.sound)

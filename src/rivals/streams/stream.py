@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError
+from rivals.io.spectrogram import SoundSettings
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.settings import Settings
@@ -61,6 +62,7 @@ class Stream(ABC):
     input_shape: tuple[int, int, int]  # (channels, height, width)
     fingerprint: str  # of the data; stored in config.yaml, so a run resumes with the same data only
     subset: str = ""  # what a result on incomplete data must say: "150 of 500 images a class"
+    sound: SoundSettings | None = None  # how its pictures were made, where they are sounds
 
     @abstractmethod
     def __len__(self) -> int:
