@@ -240,7 +240,8 @@ def fit(
     if scale != 255:  # the ticket was trained on images whose white is another number
         values = np.rint(values * (scale / 255)).astype(np.uint8)
     # (height, width[, 3]) → (channels, height, width)
-    return values[None].copy() if values.ndim == 2 else np.ascontiguousarray(np.moveaxis(values, -1, 0))
+    channels_last = values[..., None] if values.ndim == 2 else values
+    return np.array(np.moveaxis(channels_last, -1, 0), order="C")
 
 
 def source_name(source: PictureFile) -> str:

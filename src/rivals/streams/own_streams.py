@@ -170,9 +170,9 @@ def _plain(label: Any, task: str) -> Any:
         return value
     if isinstance(value, float):
         raise RivalsError(
-            f"The task '{task}' has the label {value!r}, a number that names no class, but "
-            "regression is not learned; give whole numbers or words, or cut the numbers into "
-            "classes, for example with numpy.digitize."
+            f"The task '{task}' has the label {value!r}, but labels are whole numbers or words, "
+            "and regression is not learned; cut such numbers into classes, for example with "
+            "numpy.digitize."
         )
     if isinstance(value, list | tuple | set | dict) or hasattr(value, "__len__"):
         raise _several_labels(task, f"the label {str(value)[:40]!r} of one picture")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,6 +71,19 @@ class PictureSource:
     @property
     def items(self) -> list[Any]:
         return [item for items in self.classes.values() for item in items]
+
+    def only(self, classes: dict[str, list[Any]]) -> PictureSource:
+        """The same place with these items by class."""
+        return replace(self, classes=classes)
+
+    def where(self, values: Mapping[Any, Any], value: Any) -> PictureSource:
+        """The items of one value; all classes stay, some perhaps without items."""
+        return self.only(
+            {
+                name: [item for item in items if values[item] == value]
+                for name, items in self.classes.items()
+            }
+        )
 
     def read_as(self, sound: SoundSettings | None, reader: str) -> PictureSource:
         """The same, read as the model or stream `reader` reads: sounds, or pictures."""
