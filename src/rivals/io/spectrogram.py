@@ -24,7 +24,7 @@ from rivals.io.pictures import MAX_MEMORY
 from rivals.io.sounds import Sound, read_sound, sound_seconds
 
 MOST_SECONDS, LEAST_SECONDS = 10.0, 0.2  # of a sound as a network sees it
-QUIET = 1e-7  # power; a sound that is nowhere louder stays dark
+QUIET = 1e-6  # power; a sound that is nowhere louder stays dark
 TINY = 1e-12
 COVERED = 0.9  # of the sounds that a model learns from are not longer than it looks at
 BLOCKS = 100  # a second, by which the loudest part is found
