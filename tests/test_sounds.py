@@ -355,7 +355,9 @@ def test_a_ticket_and_an_export_read_sounds(
     assert again.sound == ticket.sound == SoundSettings(seconds=0.4)
     assert again.predict("tones/high/1.wav").label == "high"
     assert "reads sounds" in Path("ticket/README.md").read_text()
-    model.export("tones", "tones.onnx", images=Path("tones"))
+    clips = [((RATE, tone(pitch)), name) for pitch, name in ((300, "low"), (2000, "high"))] * 4
+    made = model.export("tones", "tones.onnx", images=clips)
+    assert made.parity.held == 4
     assert "high" in printed(["predict", "tones/high/1.wav", "--model", "tones.onnx"], capsys)
     code = (
         "import sys; from rivals import edge; ticket = edge.load('tones.onnx')\n"

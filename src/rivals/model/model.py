@@ -293,7 +293,7 @@ class Model:
             task: The task whose ticket it is.
             out: Where it goes, e.g. screws.onnx.
             to: onnx, ort, onnx-int8, litert, executorch or c; by default from the ending of `out`.
-            options: `images`, a folder of pictures to compare with.
+            options: `images`, pictures to compare with: a folder or a dataset, as for `learn`.
         """
         from rivals.deploy.exporting import export_from
 

@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import Field
 
-from rivals.errors import RivalsError, unknown
+from rivals.errors import RivalsError
 from rivals.io.pictures import Shape, picture_size
 from rivals.io.spectrogram import SoundSettings
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams import picture_source
+from rivals.streams.class_groups import class_groups, class_order
 from rivals.streams.own_streams import LARGEST, SMALLEST, LoadedTask, Splitting, TaskList
 from rivals.streams.picture_source import PictureSource
 from rivals.streams.stream import Benchmark, Stream
@@ -67,7 +66,8 @@ class TaskPictures:
         return TaskPictures(self.train.read_as(sound, reader), test)
 
     def of_size(self, shape: Shape) -> TaskPictures:
-        """The same; pictures of another size than `shape` are refused when they are read."""
+        """The same; pictures of another size than `shape` are refused when they are read, but for
+        those of a folder."""
         return TaskPictures(_of_size(self.train, shape), self.test and _of_size(self.test, shape))
 
 
@@ -82,7 +82,8 @@ def _of_size(source: PictureSource, shape: Shape) -> PictureSource:
             )
         return picture
 
-    return source if source.sound else replace(source, get=get)
+    as_it_is = source.sound is not None or isinstance(source.place, Path)
+    return source if as_it_is else replace(source, get=get)
 
 
 def folder_benchmark(path: str) -> Benchmark:
@@ -126,39 +127,6 @@ def classes_as_tasks(root: Path, settings: FolderSettings) -> dict[str, TaskPict
         f"task-{number}": TaskPictures(source.only({c: source.classes[c] for c in group}), None)
         for number, group in enumerate(groups, 1)
     }
-
-
-def class_order(known: list[str], order: int | Sequence[str] | None) -> list[str]:
-    """All classes by chance, or those that are named; None: as they are."""
-    if order is None:
-        return known
-    if isinstance(order, int):
-        chance = torch.randperm(len(known), generator=Seed(order).child("classes").torch())
-        return [known[place] for place in chance.tolist()]
-    for name in order:
-        if name not in known:
-            raise unknown("class", str(name), known)
-    if len(set(order)) < len(order):
-        raise RivalsError("order names a class twice; name each once.")
-    return list(order)
-
-
-def class_groups(classes: list[str], asked: int | Sequence[int]) -> list[list[str]]:
-    """The classes of each task; together all of them."""
-    count = len(classes)
-    if isinstance(asked, int):
-        if asked < 2:
-            raise RivalsError(f"classes_per_task is {asked}, but a task needs at least two.")
-        counts = [min(asked, count - start) for start in range(0, count, asked)]
-    else:
-        counts = list(asked)
-    if sum(counts) != count or not counts or min(counts) < 2:
-        raise RivalsError(
-            f"classes_per_task is {asked}, but {count} classes do not make such tasks of at least "
-            "two each; choose another number, or in Python a list, one number for each task."
-        )
-    ends = list(accumulate(counts))
-    return [classes[end - size : end] for end, size in zip(ends, counts, strict=True)]
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:

@@ -22,12 +22,8 @@ import numpy as np
 from rivals.errors import RivalsError
 from rivals.io.pictures import Shape
 from rivals.seeds import Seed
-from rivals.streams.folder_stream import (
-    TaskPictures,
-    class_groups,
-    class_order,
-    load_task,
-)
+from rivals.streams.class_groups import class_groups, class_order
+from rivals.streams.folder_stream import TaskPictures, load_task
 from rivals.streams.hugging_face import HuggingFaceItems, is_hugging_face
 from rivals.streams.own_streams import (
     DatasetStream,
@@ -67,11 +63,9 @@ class BuiltStream:
         """The stream of these tasks, in their order."""
         parts = [part for task in tasks.values() for part in (task.train, task.test) if part]
         shape = self._shape(parts)
-        check = self.size is None and not isinstance(parts[0].place, Path)
-        loaders = {
-            name: cache(partial(load_task, task.of_size(shape) if check else task, shape))
-            for name, task in tasks.items()
-        }
+        if self.size is None:
+            tasks = {name: task.of_size(shape) for name, task in tasks.items()}
+        loaders = {name: cache(partial(load_task, task, shape)) for name, task in tasks.items()}
         made = DatasetStream(
             self.name, shape, "", loaders, Splitting(self.test_share, self.validation_share),
             self.preprocessing, Seed(self.seed),
