@@ -267,6 +267,7 @@ def model_facts(path: Path) -> dict[str, Any]:
         "network": description.network,
         "ancestor": description.ancestor.to_dict() if description.ancestor else None,
         "input_shape": list(description.input_shape),
+        "sound": description.sound.to_dict() if description.sound else None,
         "units": list(description.units),
         "bytes": (path / NAME).lstat().st_size + description.total_bytes(),
         "spare": spare_space.held(path),
@@ -300,6 +301,10 @@ def show_model(facts: dict[str, Any], console: Console) -> None:
         console.print(
             f"The ancestor was trained on {ancestor['trained_on']}.{terms}", soft_wrap=True
         )
+    if facts["sound"]:
+        from rivals.io.spectrogram import SoundSettings
+
+        console.print(f"Its pictures are those of sounds: {SoundSettings(**facts['sound'])}.")
     if facts["history"]:
         console.print(
             f"History: {facts['history']['events']:,} events, newest {facts['history']['newest']}",

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rivals.cli.echo import echo, echo_json
+from rivals.cli.given_data import given_data, given_name
 from rivals.cli.options import DeviceOption, JsonOption, ThreadsOption, check_threads
 from rivals.errors import RivalsError
 
@@ -18,7 +19,13 @@ STARTED = time.monotonic()  # --minutes includes the start of the program
 
 
 def learn(
-    folder: Annotated[Path, typer.Argument(help="A folder with a subfolder for each class.")],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            help="A folder with a subfolder for each class, of pictures or of WAV files; or "
+            "module:name, a dataset in Python."
+        ),
+    ],
     model: Annotated[Path, typer.Option(help="Folder of the model; created if it is missing.")],
     name: Annotated[
         str | None, typer.Option(help="Name of the task; default: the name of the folder.")
@@ -79,7 +86,8 @@ def learn(
             torch.set_num_threads(threads)
             try:
                 Model(model, device=device).learn(
-                    folder, name, again=again, strict=strict, minutes=minutes, ram=ram,
+                    given_data(folder), given_name(folder, name), again=again, strict=strict,
+                    minutes=minutes, ram=ram,
                     network=network, size=size, grey=grey or None, seed=seed, ancestor=ancestor,
                     new=new, epochs=epochs, augmentation=augment, listener=screen,
                     asked_to_stop=stop.asked, started=STARTED,

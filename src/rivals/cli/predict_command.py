@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rivals.answer import Answer
+    from rivals.io.spectrogram import SoundSettings
 
 BATCH = 64
 IGNORED = {"thumbs.db", "desktop.ini"}
@@ -32,7 +33,7 @@ FIELDS = ("image", "task", "label", "confidence", "rejected", "error")
 def predict(
     images: Annotated[
         list[str],
-        typer.Argument(help="Pictures or folders of pictures; - reads a list from stdin."),
+        typer.Argument(help="Pictures or sounds, or folders of them; - reads a list from stdin."),
     ],
     model: Annotated[Path, typer.Option(help="Folder of a model, or an exported file.")],
     task: Annotated[
@@ -80,6 +81,7 @@ class PicturePredictor(Protocol):
     several: bool  # whether it has several tasks
     shape: tuple[int, int, int]
     scale: float  # the value of a white pixel
+    sound: SoundSettings | None  # how sounds are read, where it takes some
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]: ...
 
@@ -105,7 +107,8 @@ class ModelPredictor:
         self.model, self.task, self.reject = Model(path, require_signature=key), task, reject
         self.model.check(task, reject)
         self.several = len(self.model.tasks) > 1
-        self.shape = self.model.opened().description.input_shape
+        content = self.model.opened().description
+        self.shape, self.sound = content.input_shape, content.sound
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
         return self.model.answers(images, self.task, self.reject)
@@ -137,6 +140,7 @@ class ArtefactPredictor:
                 "leave out --task, or use the model's folder."
             )
         self.several, self.shape, self.scale = len(card.tasks) > 1, card.input_shape, card.scale
+        self.sound = card.sound
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
         return self.artefact.answers(images)
@@ -206,7 +210,7 @@ def _predict(predictor: PicturePredictor, paths: list[str], writer: Any) -> int:
     errors: dict[int, str] = {}
     for number, path in enumerate(paths):
         try:
-            read[number] = to_pixels(path, predictor.shape, predictor.scale)
+            read[number] = to_pixels(path, predictor.shape, predictor.scale, sound=predictor.sound)
         except RivalsError as error:
             errors[number] = str(error)
     answers = predictor.answers(np.stack(list(read.values()))) if read else []

@@ -63,6 +63,8 @@ def serve(
         elif Path(ancestor).is_dir():
             ancestor = str(Path(ancestor).resolve())  # tasks are learned by other processes
 
+    check_sees(model)
+
     def ready(address: Address) -> None:
         if as_json:
             typer.echo(json.dumps({"url": address.url, "model": str(model)}))
@@ -76,3 +78,20 @@ def serve(
 
     serve_model(model, host, port, ready, token_file, browser, ancestor)
     return 0
+
+
+def check_sees(model: Path) -> None:
+    """Refuse a model of sounds: the page collects and shows pictures."""
+    from rivals.model import manifest
+
+    if not manifest.exists(model):
+        return
+    try:
+        sound = manifest.read(model).sound
+    except RivalsError:
+        return  # the page says what is wrong with it
+    if sound is not None:
+        raise RivalsError(
+            f"The model {model} reads sounds, but the page is for pictures; use `rivals learn` "
+            "and `rivals predict`."
+        )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rivals.cli.echo import echo, echo_json
+from rivals.cli.given_data import given_data
 from rivals.cli.options import (
     JsonOption,
     ThreadsOption,
@@ -17,6 +18,7 @@ from rivals.cli.options import (
     check_threads,
     check_writable,
 )
+from rivals.errors import RivalsError
 from rivals.io.reading import printable
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ CSV_FIELDS = ("class", "pictures", "right", "accuracy", "low", "high")
 
 def measure_accuracy(
     folder: Annotated[
-        Path, typer.Argument(help="A folder with a subfolder for each class, as for learn.")
+        str, typer.Argument(help="A folder with a subfolder for each class, or module:name.")
     ],
     model: Annotated[Path, typer.Option(help="Folder of the model.")],
     task: Annotated[
@@ -63,7 +65,7 @@ def measure_accuracy(
     from rivals.model.model import Model
 
     torch.set_num_threads(threads)
-    report = Model(model).test(folder, task)
+    report = Model(model).test(given_data(folder), task)
     if as_json:
         echo_json(report.to_dict())
     elif as_csv:

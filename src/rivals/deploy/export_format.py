@@ -76,6 +76,7 @@ def card(ticket: Ticket, options: Options) -> dict[str, Any]:
         "preprocessing": vars(ticket.preprocessing),
         "raw_input": options.raw_input,
         "accuracy": ticket.accuracy,
+        **({"sound": ticket.sound.to_dict()} if ticket.sound else {}),
         "sha256": BLANK,
     }
 

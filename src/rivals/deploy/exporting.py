@@ -10,6 +10,7 @@ from rivals.deploy.exported import Exported, export, export_whole
 from rivals.deploy.output_path import check_place
 from rivals.deploy.ticket_source import find, find_whole
 from rivals.errors import RivalsError
+from rivals.streams.picture_data import PictureData
 
 ENDINGS = {".onnx": "onnx", ".ort": "ort", ".tflite": "litert", ".pte": "executorch"}
 
@@ -19,7 +20,7 @@ def export_from(
     out: Path,
     to: str | None = None,
     task: str | None = None,
-    images: Path | None = None,
+    images: PictureData | None = None,
     float_input: bool = False,
     all_tasks: bool = False,
 ) -> Exported:
@@ -47,7 +48,7 @@ def _by_ending(out: Path) -> str:
 
 def _check_alone(words: dict[str, object]) -> None:
     for word, given in words.items():
-        if given:
+        if given is not None and given is not False:
             raise RivalsError(
                 f"{word} is for one ticket, and --all-tasks for all; leave out one of the two."
             )

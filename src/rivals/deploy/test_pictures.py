@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor
 from rivals.errors import RivalsError
 from rivals.io.pictures import to_pixels
 from rivals.seeds import Seed
+from rivals.streams.picture_data import PictureData, open_source
 from rivals.streams.stream import StreamItem
 from rivals.tickets.ticket import Ticket
 
@@ -66,6 +69,26 @@ def at_random(ticket: Ticket) -> ComparisonPictures:
     )
 
 
+def of_data(data: PictureData, ticket: Ticket) -> ComparisonPictures:
+    """Pictures of the ticket's classes: a folder, arrays or a dataset, as `Model.learn` takes."""
+    if isinstance(data, str | os.PathLike):
+        return of_folder(Path(data), ticket)
+    source = open_source(data, "the pictures to compare with", None, fewest=1)
+    source = source.read_as(ticket.sound, f"the ticket of '{ticket.task}'")
+    for name in source.classes:
+        if name not in ticket.classes:
+            raise RivalsError(
+                f"The class '{name}' of {source.place} is none of '{ticket.task}', which has "
+                f"{', '.join(ticket.classes)}."
+            )
+    labelled = [
+        (source.get(item), ticket.classes.index(name))
+        for name, items in source.classes.items()
+        for item in _some(items)
+    ]
+    return _in_halves(labelled, ticket, "the pictures that were given", has_labels=True)
+
+
 def of_folder(folder: Path, ticket: Ticket) -> ComparisonPictures:
     """Pictures in one subfolder for each class, or without subfolders and labels.
 
@@ -95,14 +118,22 @@ def of_folder(folder: Path, ticket: Ticket) -> ComparisonPictures:
             f"--images {folder} holds fewer than two pictures; "
             "put some into a subfolder for each class."
         )
+    return _in_halves(labelled, ticket, f"pictures of {folder}", has_labels=bool(inside))
+
+
+def _in_halves(
+    labelled: Sequence[tuple[Any, int]], ticket: Ticket, source: str, has_labels: bool
+) -> ComparisonPictures:
+    """Every second picture is held; the others are to calibrate with."""
     scale = ticket.preprocessing.scale
-    pixels = [to_pixels(file, ticket.input_shape, scale) for file, _ in labelled]
+    pixels = [
+        to_pixels(each, ticket.input_shape, scale, sound=ticket.sound) for each, _ in labelled
+    ]
     images, labels = torch.from_numpy(np.stack(pixels)), torch.tensor([n for _, n in labelled])
     order = _order(len(images), "folder")
     held, others = order[::2], order[1::2]
-    return ComparisonPictures(
-        images[held], labels[held] if inside else None, images[others], f"pictures of {folder}"
-    )
+    given = labels[held] if has_labels else None
+    return ComparisonPictures(images[held], given, images[others], source)
 
 
 def _order(count: int, name: str) -> Tensor:
@@ -110,5 +141,5 @@ def _order(count: int, name: str) -> Tensor:
     return torch.randperm(count, generator=Seed(0).child("pictures", name).torch())
 
 
-def _some(files: Sequence[Path]) -> Sequence[Path]:
+def _some(files: Sequence[Any]) -> Sequence[Any]:
     return files[:: -(-len(files) // A_CLASS)] if files else files

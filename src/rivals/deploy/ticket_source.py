@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rivals.deploy.test_pictures import ComparisonPictures, at_random, of_folder, of_stream_item
+from rivals.deploy.test_pictures import ComparisonPictures, at_random, of_data, of_stream_item
 from rivals.deploy.whole_model import Whole, whole
 from rivals.errors import RivalsError
 from rivals.experiment.stored_run import StoredRun
 from rivals.model.folder import ModelFolder
 from rivals.model.folder_kind import folder_kind
+from rivals.streams.picture_data import PictureData
 from rivals.tickets.ticket import Ticket
 
 
@@ -22,7 +23,7 @@ class TicketSource:
     pictures: ComparisonPictures
 
 
-def find(model: Path, task: str | None, images: Path | None = None) -> TicketSource:
+def find(model: Path, task: str | None, images: PictureData | None = None) -> TicketSource:
     """The ticket of `task` in `model`, with the pictures in `images` or those it learned from."""
     kind = _with_tasks(model)
     if kind == "ticket":
@@ -31,17 +32,19 @@ def find(model: Path, task: str | None, images: Path | None = None) -> TicketSou
             raise RivalsError(
                 f"{model} holds the ticket of '{ticket.task}', not of '{task}'; leave out --task."
             )
-        pictures = of_folder(images, ticket) if images else at_random(ticket)
+        pictures = of_data(images, ticket) if images is not None else at_random(ticket)
         return TicketSource(ticket, pictures)
     if kind == "model":
         learned = ModelFolder.open(model)
         ticket = learned.ticket(_chosen(model, task, [each.name for each in learned.tasks]))
-        return TicketSource(ticket, of_folder(images, ticket) if images else at_random(ticket))
+        return TicketSource(
+            ticket, of_data(images, ticket) if images is not None else at_random(ticket)
+        )
     run = StoredRun(model)
     task = _chosen(model, task, run.tasks)
     ticket = run.ticket(task)
     return TicketSource(
-        ticket, of_folder(images, ticket) if images else of_stream_item(run.item(task))
+        ticket, of_data(images, ticket) if images is not None else of_stream_item(run.item(task))
     )
 
 
@@ -80,9 +83,10 @@ def find_whole(model: Path) -> Whole:
         learned = ModelFolder.open(model)
         learned.predictor()  # refuses what does not fit into memory
         noise = {each.name: at_random(learned.ticket(each.name)) for each in learned.tasks}
-        return whole(learned.method, learned.description.input_shape, noise)
+        content = learned.description
+        return whole(learned.method, content.input_shape, noise, content.sound)
     run = StoredRun(model)
     method = run.method()
     tasks = [task for task in run.tasks if task in method.known]
     pictures = {task: of_stream_item(run.item(task)) for task in tasks}
-    return whole(method, run.stream.input_shape, pictures)
+    return whole(method, run.stream.input_shape, pictures, run.stream.sound)

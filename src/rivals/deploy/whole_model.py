@@ -18,6 +18,7 @@ from rivals.edge.artefact import Artefact
 from rivals.edge.card import VERSION
 from rivals.errors import RivalsError
 from rivals.io.checksum import BLANK
+from rivals.io.spectrogram import SoundSettings
 from rivals.learn.method import Method
 from rivals.naming.rule import TaskNamer
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
@@ -56,6 +57,7 @@ class Whole:
     module: NamesTask
     input_shape: tuple[int, int, int]
     pictures: dict[str, ComparisonPictures]  # of each task
+    sound: SoundSettings | None = None  # how sounds are read, where the tasks have some
 
     def card(self) -> dict[str, Any]:
         known = [self.method.known[task] for task in self.tasks]
@@ -77,18 +79,21 @@ class Whole:
             "preprocessing": {"scale": scales.pop(), "mean": [], "std": []},
             "raw_input": True,
             "accuracy": None,
+            **({"sound": self.sound.to_dict()} if self.sound else {}),
             "sha256": BLANK,
         }
 
 
 def whole(
-    method: Method, input_shape: tuple[int, int, int], pictures: dict[str, ComparisonPictures]
-) -> Whole:
+    method: Method, input_shape: tuple[int, int, int], pictures: dict[str, ComparisonPictures],
+    sound: SoundSettings | None = None,
+) -> Whole:  # fmt: skip
     """All tasks of `method` that were learned to their end."""
     predictor = method.predictor()
     tasks = predictor.tasks
     module = NamesTask(predictor.group(), predictor.namer)
-    return Whole(method, tasks, module, input_shape, {task: pictures[task] for task in tasks})
+    chosen = {task: pictures[task] for task in tasks}
+    return Whole(method, tasks, module, input_shape, chosen, sound)
 
 
 def compare_whole(source: Whole, artefact: Artefact) -> Parity:

@@ -13,5 +13,6 @@ from rivals.answer import Answer
 from rivals.edge.artefact import Artefact, load
 from rivals.edge.card import Card
 from rivals.io.pictures import to_pixels
+from rivals.io.spectrogram import SoundSettings
 
-__all__ = ["Answer", "Artefact", "Card", "load", "to_pixels"]
+__all__ = ["Answer", "Artefact", "Card", "SoundSettings", "load", "to_pixels"]

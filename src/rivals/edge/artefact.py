@@ -16,6 +16,7 @@ from rivals.edge.runtime import open_runtime
 from rivals.errors import RivalsError
 from rivals.io.memory_limit import limited_memory
 from rivals.io.pictures import Picture, to_pixels
+from rivals.io.sounds import Sound
 
 BATCH_SIZE = 64  # images of one pass, at most
 BATCH_VALUES = 2**20  # and their pixels; limits memory
@@ -37,9 +38,11 @@ class Artefact:
         with self._limited():
             self.runtime = open_runtime(files, threads)
 
-    def classify(self, picture: Picture) -> Answer:
-        """The class of one picture: a path, bytes, a PIL image, an array or a tensor."""
-        pixels = to_pixels(picture, self.card.input_shape, self.card.scale)
+    def classify(self, picture: Picture | Sound) -> Answer:
+        """The class of one picture: a path, bytes, a PIL image, an array or a tensor; or of one
+        sound: a path or bytes of a WAV file, or (rate, samples)."""
+        card = self.card
+        pixels = to_pixels(picture, card.input_shape, card.scale, sound=card.sound)
         return self.answers(pixels[None])[0]
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]:

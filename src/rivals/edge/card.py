@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rivals.errors import RivalsError
 from rivals.io.reading import UnreadableError, parse_json, printable
+from rivals.io.spectrogram import SoundSettings
 
 VERSION = 2
 WITHOUT_CHECKSUM = 1  # the version of rivals 0.1, which is still read
@@ -42,6 +43,7 @@ class Card:
     accuracy: float | None = None  # percent on test data
     int8: float | None = None  # share of the weights that are stored as int8
     version: int = VERSION
+    sound: SoundSettings | None = None  # how it reads sounds, where these are its pictures
 
     def prepare(self, images: NDArray[np.uint8]) -> NDArray[Any]:
         """Preprocess images (n, channels, height, width) for the artefact."""
@@ -116,6 +118,7 @@ def _card(facts: dict[str, Any], version: int) -> Card:
         None if facts.get("accuracy") is None else _finite(facts["accuracy"]),
         None if facts.get("int8") is None else _finite(facts["int8"]),
         version,
+        SoundSettings.checked(facts["sound"]) if facts.get("sound") is not None else None,
     )
     if not all(card.classes) or not card.tasks:
         raise ValueError("a task or a class is missing")

@@ -93,6 +93,7 @@ class Run:
                 self.method.ticket(task["name"]), task["name"], known.classes, known.preprocessing,
                 self.stream.input_shape,
                 [winners.tolist() for winners in self.method.winners(task["name"])], accuracy,
+                self.stream.sound,
             ).cpu().save(self.folder.ticket(task["name"]))  # fmt: skip
 
     def save(self) -> None:

@@ -19,7 +19,7 @@ import stat
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,10 @@ from PIL import (
 
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
+
+if TYPE_CHECKING:  # sounds are read by those alone who have some
+    from rivals.io.sounds import Sound
+    from rivals.io.spectrogram import SoundSettings
 
 Shape: TypeAlias = tuple[int, int, int]  # (channels, height, width)
 
@@ -75,13 +79,14 @@ Picture: TypeAlias = PictureFile | Image.Image | NDArray[Any] | TensorLike
 
 
 def to_pixels(
-    picture: Picture,
+    picture: Picture | Sound,
     shape: Shape,
     scale: float = 255.0,
     name: str = "",
     memory: int = MAX_MEMORY,
+    sound: SoundSettings | None = None,
 ) -> NDArray[np.uint8]:
-    """Decode any picture to uint8 pixels of the given shape.
+    """Decode any picture, or a sound as a picture, to uint8 pixels of the given shape.
 
     Args:
         picture: A path, the bytes of a picture file, a PIL image, a numpy array or a torch tensor.
@@ -93,13 +98,17 @@ def to_pixels(
         scale: The value of white in the result.
         name: What error messages call the picture; by default its path, or "The picture".
         memory: Bytes that decoding a file may take, beside the file itself.
+        sound: How sounds are read, where `picture` is one: a path, the bytes of a WAV file, or
+            (rate, samples).
 
     Returns:
         uint8 pixels (channels, height, width).
     """
     channels, height, width = shape
+    if sound is not None:
+        picture = sound.picture(_as_sound(picture, name), name, memory)
     if isinstance(picture, str | os.PathLike | bytes):
-        check_channels(channels, name or _name(picture))
+        check_channels(channels, name or source_name(picture))
         with open_picture(picture, name) as opened:
             opened.draft(None, (2 * width, 2 * height))
             return fit(opened, shape, scale, memory)
@@ -155,12 +164,15 @@ def open_picture(
         formats: The formats that are accepted; see `FORMATS`.
         advice: The end of the error message: what to do if it cannot be decoded.
     """
-    name = name or _name(source)
+    name = name or source_name(source)
     kind = f"{formats[0]} " if len(formats) == 1 else ""
     with _errors_in_words(name, kind, advice), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with _file(source) as file:
+        with open_regular(source) as file:
+            if is_wav(file.read(12)):
+                raise RivalsError(f"{name} is a sound, but a picture was expected.")
+            file.seek(0)
             _check_icon(file)
             with _identified(file, formats) as picture:
                 _check_size(picture, name)
@@ -246,10 +258,11 @@ def fit(
     if scale != 255:  # the ticket was trained on images whose white is another number
         values = np.rint(values * (scale / 255)).astype(np.uint8)
     # (height, width[, 3]) → (channels, height, width)
-    return values[None] if values.ndim == 2 else np.ascontiguousarray(np.moveaxis(values, -1, 0))
+    channels_last = values[..., None] if values.ndim == 2 else values
+    return np.array(np.moveaxis(channels_last, -1, 0), order="C")
 
 
-def _name(source: PictureFile) -> str:
+def source_name(source: PictureFile) -> str:
     return "The picture" if isinstance(source, bytes) else printable(os.fspath(source))
 
 
@@ -370,8 +383,23 @@ def _errors_in_words(name: str, kind: str, advice: str) -> Iterator[None]:
         ) from error
 
 
-def _file(source: PictureFile) -> io.BytesIO | io.BufferedReader:
-    """The bytes of a picture. Pipes and devices are not opened: reading them could block."""
+def is_wav(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of a sound."""
+    return head[:4] == b"RIFF" and head[8:12] == b"WAVE"
+
+
+def _as_sound(given: Any, name: str) -> Sound:
+    """What a sound can be read from; a picture is refused."""
+    if isinstance(given, str | os.PathLike | bytes | tuple):
+        return given
+    raise RivalsError(
+        f"{name or 'The sound'} is of type {type(given).__name__}, but sounds are read here: give "
+        "the path or the bytes of a WAV file, or (rate, samples)."
+    )
+
+
+def open_regular(source: PictureFile, kind: str = "picture") -> io.BytesIO | io.BufferedReader:
+    """The bytes of a picture or a sound. Pipes and devices are not opened: they could block."""
     if isinstance(source, bytes):
         return io.BytesIO(source)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -386,13 +414,13 @@ def _file(source: PictureFile) -> io.BytesIO | io.BufferedReader:
         raise IsADirectoryError
     if stat.S_ISREG(found.st_mode):
         raise RivalsError(
-            f"{_name(source)} has {found.st_size / 1e6:,.0f} MB, but the file of a picture may "
-            f"have at most {MAX_FILE / 1e6:.0f} MB; make it smaller."
+            f"{source_name(source)} has {found.st_size / 1e6:,.0f} MB, but the file of a {kind} "
+            f"may have at most {MAX_FILE / 1e6:.0f} MB; make it smaller."
         )
     raise ValueError("it is not a regular file")
 
 
-def _from_array(picture: NDArray[Any] | TensorLike, shape: Shape, name: str) -> Image.Image:
+def _from_array(picture: Any, shape: Shape, name: str) -> Image.Image:
     """An array or a tensor as an image of 8 bits a channel."""
     is_tensor = not isinstance(picture, np.ndarray)
     if isinstance(picture, np.ndarray):

@@ -1,47 +1,13 @@
-"""What a model learns from, or is tested with: a folder, a dataset or arrays."""
+"""What a model learns from, or is tested with, and what a task is called."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, TypeAlias
 
 from rivals.errors import RivalsError
-from rivals.streams import picture_source
-from rivals.streams.own_streams import (
-    Labels,
-    check_dataset,
-    checked_arrays,
-    class_names,
-    sample_of,
-)
-from rivals.streams.picture_source import PictureSource
+from rivals.streams.picture_data import PictureData, open_source
 
-# A folder with a subfolder for each class; a map-style dataset of (picture, label); or a pair of
-# arrays, (images, labels).
-PictureData: TypeAlias = Any
-
-
-def open_source(
-    data: PictureData, name: str, classes: Sequence[str] | None, fewest: int = 2
-) -> PictureSource:
-    """The pictures in `data` by class; `name` is what messages call the task."""
-    if isinstance(data, str | os.PathLike):
-        if classes is not None:
-            raise RivalsError("classes are for arrays and datasets; a folder names its own.")
-        return picture_source.find(Path(data), fewest)
-    if isinstance(data, tuple) and len(data) == 2:
-        images, given = checked_arrays(data, name)
-        return picture_source.from_items(
-            name, Labels(given, classes, name), lambda item: images[item], fewest
-        )
-    check_dataset(data, name)
-    given = [sample_of(data, index, name)[1] for index in range(len(data))]
-    named = class_names(data) if classes is None else classes
-    return picture_source.from_items(
-        name, Labels(given, named, name), lambda item: sample_of(data, item, name)[0], fewest
-    )
+__all__ = ["PictureData", "open_source", "task_name"]
 
 
 def task_name(data: PictureData, name: str | None) -> str:

@@ -245,6 +245,7 @@ class ModelFolder:
         return Ticket(
             self.method.ticket(facts.name), facts.name, known.classes, known.preprocessing,
             self.description.input_shape, self.winners(task), facts.accuracy,
+            self.description.sound,
         ).cpu()  # fmt: skip
 
     def mark(self, task: str, placed: bool = True) -> str:
@@ -263,6 +264,8 @@ class ModelFolder:
             parts[f"layer{number}.weight"] = network.ticket_slice(layer, task)
         named: tuple[object, ...] = content.network, content.input_shape, task if placed else ""
         named += (self.method.known[task].classes,)
+        if content.sound:
+            named += (content.sound,)
         if content.ancestor and content.ancestor.file:  # which says how pictures are prepared
             named += (self.method.known[task].preprocessing,)
         if network.stem is not None and content.ancestor:

@@ -117,8 +117,9 @@ def new_model(
 ) -> Description:
     """The model that suits the pictures of its first task."""
     side = picture_source.survey(source)
-    network, shape = defaults.plan(side, bool(wanted.grey), wanted.network, wanted.size, ancestor)
+    grey = bool(wanted.grey) or source.sound is not None  # a spectrogram has no colours
+    network, shape = defaults.plan(side, grey, wanted.network, wanted.size, ancestor)
     return Description(
         wanted.seed or 0, network.architecture, network.widths, network.units, shape, (),
-        ancestor=ancestor_file.name_of(ancestor) if ancestor else None,
+        ancestor=ancestor_file.name_of(ancestor) if ancestor else None, sound=source.sound,
     )  # fmt: skip

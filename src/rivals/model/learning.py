@@ -134,6 +134,7 @@ def learn(
             ancestor = wanted.find_ancestor()
             content = new_model(source, wanted, ancestor)
             opened = ModelFolder(where, content, device, lock, ancestor=ancestor)
+        source = source.read_as(opened.description.sound, f"the model {where}")
         session = LearningSession(opened, task, wanted, budget, callbacks, listener, asked_to_stop)
         with limits_in_words():
             return session.run(source)

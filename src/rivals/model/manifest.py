@@ -1,7 +1,7 @@
 """model.json: what a model folder holds. It is written last, so it decides what is there.
 
     {"format", "seed", "network", "input_shape", "units", "tasks", "moved", "history",
-     "ancestor", "sha256"}
+     "ancestor", "sha256"}, and "sound", how sounds are read, where the tasks have sounds
 
 A folder may come from elsewhere: all of it is checked before anything is built from it. Types and
 ranges stand in the fields of the classes here, where pydantic reads them.
@@ -26,6 +26,7 @@ from rivals.errors import RivalsError
 from rivals.io import signatures
 from rivals.io.files import digest
 from rivals.io.reading import UnreadableError, parse_json, printable, read_bytes
+from rivals.io.spectrogram import SoundSettings
 from rivals.model import limits
 from rivals.model.history import PATTERN, BrokenHistoryError, ModelHistory
 
@@ -142,6 +143,7 @@ class _Content:
         Field(max_length=limits.HISTORY),
     ] = ()
     ancestor: AncestorName | None = None
+    sound: dict[str, int | float] | None = None  # checked by SoundSettings
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
 
@@ -159,6 +161,7 @@ class Description:
     moved: MovedEdges | None = None
     history: ModelHistory | None = NEW  # None: rivals 0.1 kept none
     ancestor: AncestorName | None = None
+    sound: SoundSettings | None = None  # how all of its tasks read sounds; None: they see pictures
 
     def task(self, name: str) -> TaskFacts | None:
         return next((task for task in self.tasks if task.name == name), None)
@@ -177,7 +180,7 @@ class Description:
         assert self.history is not None
         # Of its ancestors a task names the nearest, which names the next one.
         tasks = [{**t.to_dict(), "inherited_from": list(t.inherited_from[:1])} for t in self.tasks]
-        content = {
+        content: dict[str, Any] = {
             "format": FORMAT,
             "seed": self.seed,
             "network": {
@@ -189,6 +192,7 @@ class Description:
             "moved": vars(self.moved) if self.moved else None,
             "history": list(self.history.lines),
             "ancestor": self.ancestor.to_dict() if self.ancestor else None,
+            **({"sound": self.sound.to_dict()} if self.sound else {}),
         }  # fmt: skip
         content["sha256"] = checksum(content)
         data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
@@ -263,6 +267,7 @@ def parse(folder: Path, data: bytes) -> Description:
         _check_names(found)
         tasks = _with_ancestors(found.tasks)
         history = ModelHistory(found.history)
+        sound = None if found.sound is None else SoundSettings.checked(found.sound)
         if found.format > 1 and len(history.now().marks) != len(tasks):
             raise BrokenHistoryError("its end")
     except ValidationError as error:
@@ -276,7 +281,7 @@ def parse(folder: Path, data: bytes) -> Description:
     network = found.network
     return Description(
         found.seed, network.name, network.widths, network.units, found.input_shape, found.units,
-        tasks, found.moved, history if found.format > 1 else None, found.ancestor,
+        tasks, found.moved, history if found.format > 1 else None, found.ancestor, sound,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
 from rivals.io.pictures import Picture, to_pixels
+from rivals.io.sounds import Sound
 from rivals.model import dropping, manifest
 from rivals.model.dropping import Dropped
 from rivals.model.folder import ModelFolder
@@ -126,7 +127,8 @@ class Model:
 
         Args:
             data: A folder with a subfolder for each class, a map-style dataset of (picture, label),
-                or a pair of arrays, (images, labels).
+                a dataset of Hugging Face, or a pair of arrays, (images, labels). Sounds instead of
+                pictures are WAV files, or (rate, samples).
             name: The name of the task; by default that of the folder.
             classes: Names of the classes, where labels are numbers.
             again: Refine a task that is known with more pictures of it.
@@ -190,32 +192,36 @@ class Model:
 
     @overload
     def predict(
-        self, picture: Picture, task: str | None = ..., reject: float | None = ...
+        self, picture: Picture | Sound, task: str | None = ..., reject: float | None = ...
     ) -> Answer: ...
 
     @overload
     def predict(
-        self, picture: list[Picture], task: str | None = ..., reject: float | None = ...
+        self, picture: list[Any], task: str | None = ..., reject: float | None = ...
     ) -> list[Answer]: ...
 
     def predict(
-        self, picture: Picture | list[Picture], task: str | None = None,
+        self, picture: Picture | Sound | list[Any], task: str | None = None,
         reject: float | None = None,
     ) -> Answer | list[Answer]:  # fmt: skip
         """What is on a picture: its class, its task, and the confidence.
 
         Args:
-            picture: A path, bytes, a PIL image, an array or a tensor; or a list of them.
+            picture: A path, bytes, a PIL image, an array or a tensor; or a list of them. A model of
+                sounds takes a path or bytes of a WAV file, or (rate, samples).
             task: The task, where it is known; otherwise the model names one.
             reject: Answer `rejected` to pictures that look less familiar than all but this share
                 of the held-out ones: 0.05 refuses about 5 % of the pictures that are known.
         """
         self.check(task, reject)
         pictures = picture if isinstance(picture, list) else [picture]
-        shape = self.opened().description.input_shape
+        content = self.opened().description
         answers: list[Answer] = []
         for start in range(0, len(pictures), BATCH):
-            some = [to_pixels(each, shape) for each in pictures[start : start + BATCH]]
+            some = [
+                to_pixels(each, content.input_shape, sound=content.sound)
+                for each in pictures[start : start + BATCH]
+            ]
             answers += self.answers(np.stack(some), task, reject)
         return answers if isinstance(picture, list) else answers[0]
 
@@ -281,6 +287,7 @@ class Model:
         self.check(task)
         model = self.opened()
         source = open_source(data, task or "the test pictures", classes, fewest=1)
+        source = source.read_as(model.description.sound, f"the model {self.path}")
         known = {c: each.name for each in model.tasks for c in each.classes}
         if task is not None:
             known = dict.fromkeys(model.task(task).classes, model.task(task).name)
@@ -325,7 +332,7 @@ class Model:
             task: The task whose ticket it is.
             out: Where it goes, e.g. screws.onnx.
             to: onnx, ort, onnx-int8, litert, executorch or c; by default from the ending of `out`.
-            options: `images`, a folder of pictures to compare with.
+            options: `images`, pictures to compare with: a folder or a dataset, as for `learn`.
         """
         from rivals.deploy.exporting import export_from
 

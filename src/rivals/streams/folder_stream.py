@@ -1,9 +1,11 @@
-"""A folder of folders is a stream: PATH/task/class/picture.jpg.
+"""A folder of folders is a stream: PATH/task/class/picture.jpg, or a WAV file.
 
     PATH/task1/cat/*.jpg   PATH/task1/dog/*.jpg     a share of the pictures is held out for the test
     PATH/task2/train/cat/*.jpg   PATH/task2/test/cat/*.jpg     or the test pictures are given
 
-The benchmark `folder:PATH` is made of it. Pictures are decoded when their task is asked for.
+The benchmark `folder:PATH` is made of it. Pictures are decoded when their task is asked for. With
+the setting `classes_per_task` PATH holds classes, PATH/class/picture.jpg, and tasks are made of
+them.
 """
 
 from __future__ import annotations
@@ -11,18 +13,21 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import Shape
+from rivals.io.pictures import Shape, picture_size
+from rivals.io.spectrogram import SoundSettings
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams import picture_source
+from rivals.streams.class_groups import class_groups, class_order
 from rivals.streams.own_streams import LARGEST, SMALLEST, LoadedTask, Splitting, TaskList
 from rivals.streams.picture_source import PictureSource
 from rivals.streams.stream import Benchmark, Stream
@@ -42,14 +47,43 @@ class FolderSettings(Settings):
     )
     validation_share: float = Field(0.1, gt=0, lt=1, description="of the other pictures")
     per_class: int = Field(0, ge=0, description="at most so many training pictures a class; 0: all")
+    classes_per_task: int = Field(
+        0, ge=0, description="PATH holds classes; each task has so many; 0: PATH holds tasks"
+    )
+    order: int = Field(0, ge=0, description="seed of the order of these classes; 0: by name")
 
 
 @dataclass(frozen=True)
-class TaskFolder:
-    """The picture files of a task; `test` is None where none are given."""
+class TaskPictures:
+    """The pictures of a task; `test` is None where none are given."""
 
     train: PictureSource
     test: PictureSource | None
+
+    def read_as(self, sound: SoundSettings | None, reader: str) -> TaskPictures:
+        """The same, read as all tasks of a stream: sounds of one length, or pictures."""
+        test = self.test and self.test.read_as(sound, reader)
+        return TaskPictures(self.train.read_as(sound, reader), test)
+
+    def of_size(self, shape: Shape) -> TaskPictures:
+        """The same; pictures of another size than `shape` are refused when they are read, but for
+        those of a folder."""
+        return TaskPictures(_of_size(self.train, shape), self.test and _of_size(self.test, shape))
+
+
+def _of_size(source: PictureSource, shape: Shape) -> PictureSource:
+    def get(item: Any) -> Any:
+        picture = source.get(item)
+        width, height = picture_size(picture)
+        if (height, width) != shape[1:]:
+            raise RivalsError(
+                f"it has {width}×{height} pixels, the first one of the stream "
+                f"{shape[2]}×{shape[1]}; give size=, to which all are brought."
+            )
+        return picture
+
+    as_it_is = source.sound is not None or isinstance(source.place, Path)
+    return source if as_it_is else replace(source, get=get)
 
 
 def folder_benchmark(path: str) -> Benchmark:
@@ -65,17 +99,34 @@ def stream_of_folder(
 ) -> Stream:
     """See `Stream.from_folder`."""
     root = Path(path)
-    found = find_tasks(root)
+    found = find_tasks(root) if settings.classes_per_task == 0 else classes_as_tasks(root, settings)
     if settings.tasks > len(found):
         raise RivalsError(f"tasks is {settings.tasks}, but {root} has {len(found)}; use 0 for all.")
     chosen = dict(list(found.items())[: settings.tasks or None])
-    shape = (1 if settings.grey else 3, settings.size, settings.size)
+    sounds = [task.train.sound for task in chosen.values()]
+    sound = max((each for each in sounds if each), key=lambda each: each.seconds, default=None)
+    chosen = {name: task.read_as(sound, "the stream") for name, task in chosen.items()}
+    shape = (1 if settings.grey or sound else 3, settings.size, settings.size)
     splitting = Splitting(settings.test_share, settings.validation_share, settings.per_class)
     tasks: dict[str, Callable[[], LoadedTask]] = {
         name: partial(load_task, task, shape) for name, task in chosen.items()
     }
     name = f"folder:{root.resolve().name}"
-    return TaskList(name, shape, fingerprint(root, chosen), tasks, splitting, preprocessing, seed)
+    mark = fingerprint(root, chosen)
+    stream = TaskList(name, shape, mark, tasks, splitting, preprocessing, seed)
+    stream.sound = sound
+    return stream
+
+
+def classes_as_tasks(root: Path, settings: FolderSettings) -> dict[str, TaskPictures]:
+    """Tasks of some of the classes in a folder each."""
+    source = picture_source.find(root)
+    ordered = class_order(list(source.classes), settings.order or None)
+    groups = class_groups(ordered, settings.classes_per_task)
+    return {
+        f"task-{number}": TaskPictures(source.only({c: source.classes[c] for c in group}), None)
+        for number, group in enumerate(groups, 1)
+    }
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -84,7 +135,7 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     return [(0, int(word), "") if word.isdigit() else (1, 0, word) for word in words if word]
 
 
-def find_tasks(root: Path) -> dict[str, TaskFolder]:
+def find_tasks(root: Path) -> dict[str, TaskPictures]:
     """The tasks in a folder by name, in natural order; no picture is opened."""
     folders = sorted(
         picture_source.subfolders(root), key=lambda path: (natural(path.name), path.name)
@@ -97,11 +148,11 @@ def find_tasks(root: Path) -> dict[str, TaskFolder]:
     return {picture_source.named(path.name, "task"): find_task(path) for path in folders}
 
 
-def find_task(folder: Path) -> TaskFolder:
+def find_task(folder: Path) -> TaskPictures:
     """The pictures of a task by class."""
     inside = sorted(path.name for path in picture_source.subfolders(folder))
     if inside != sorted(PARTS):
-        return TaskFolder(picture_source.find(folder), None)
+        return TaskPictures(picture_source.find(folder), None)
     train, test = (picture_source.find(folder / part) for part in PARTS)
     if list(train.classes) != list(test.classes):
         odd = sorted(set(train.classes) ^ set(test.classes))[0]
@@ -109,20 +160,28 @@ def find_task(folder: Path) -> TaskFolder:
             f"The class '{odd}' of {folder} is only in one of the folders train and test; both "
             "need the same classes."
         )
-    return TaskFolder(train, test)
+    return TaskPictures(train, test)
 
 
-def load_task(task: TaskFolder, shape: Shape) -> LoadedTask:
+def load_task(task: TaskPictures, shape: Shape) -> LoadedTask:
     """Decode the pictures of a task."""
-    train = picture_source.read(task.train, shape)
-    examples, test = Examples(train.images, train.labels), None
-    if task.test is not None:
-        held = picture_source.read(task.test, shape)
-        test = Examples(held.images, held.labels)
-    return LoadedTask(train.classes, examples, test)
+    examples = read_part(task.train, shape)
+    test = None if task.test is None else read_part(task.test, shape)
+    return LoadedTask(tuple(task.train.classes), examples, test)
 
 
-def fingerprint(root: Path, tasks: dict[str, TaskFolder]) -> str:
+def read_part(source: PictureSource, shape: Shape) -> Examples:
+    """Decode pictures. In a folder some may be unreadable or there twice; a dataset is as it is."""
+    is_folder = isinstance(source.place, Path)
+    fewest = 2 if is_folder else 0
+    found = picture_source.read(source, shape, repeats=not is_folder, fewest=fewest)
+    if found.left_out and not is_folder:
+        first = found.left_out[0]
+        raise RivalsError(f"Picture {first.path} of {source.place} cannot be used: {first.why}")
+    return Examples(found.images, found.labels)
+
+
+def fingerprint(root: Path, tasks: dict[str, TaskPictures]) -> str:
     """Of the names and bytes of all picture files; where the folder lies does not matter."""
     digest = hashlib.sha256()
     for task in tasks.values():

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch.utils.data import DataLoader, IterableDataset
 
 from rivals.errors import RivalsError
 from rivals.io.pictures import array_shape, as_bytes, channels_first, to_pixels
 from rivals.seeds import Seed
+from rivals.streams.hugging_face import HuggingFaceItems, is_hugging_face
 from rivals.streams.splits import limit
 from rivals.streams.stream import Stream, StreamItem, check_share, stratified
 from rivals.streams.task import Examples, Preprocessing, Task, centred
@@ -166,9 +168,24 @@ def _plain(label: Any, task: str) -> Any:
             value = label.item()
     if isinstance(value, str | int):
         return value
+    if isinstance(value, float):
+        raise RivalsError(
+            f"The task '{task}' has the label {value!r}, but labels are whole numbers or words, "
+            "and regression is not learned; cut such numbers into classes, for example with "
+            "numpy.digitize."
+        )
+    if isinstance(value, list | tuple | set | dict) or hasattr(value, "__len__"):
+        raise _several_labels(task, f"the label {str(value)[:40]!r} of one picture")
     raise RivalsError(
         f"The task '{task}' has the label {value!r} of type {type(value).__name__}, but labels "
         "are whole numbers or words."
+    )
+
+
+def _several_labels(task: str, found: str) -> RivalsError:
+    return RivalsError(
+        f"The task '{task}' has {found}, but a picture has one class here and multi-label data are "
+        "not learned; rows with a single 1 become labels with labels.argmax(1)."
     )
 
 
@@ -229,6 +246,8 @@ def checked_arrays(pair: tuple[ArrayLike, ArrayLike], task: str) -> tuple[torch.
         raise RivalsError(
             f"The task '{task}' is not a pair of arrays, (images, labels) ({error})."
         ) from error
+    if images.ndim in (3, 4) and labels.ndim == 2 and len(images) == len(labels):
+        raise _several_labels(task, f"labels of shape {labels.shape}")
     if images.ndim not in (3, 4) or labels.ndim != 1:
         raise RivalsError(
             f"The task '{task}' has images of shape {images.shape} and labels of shape "
@@ -277,11 +296,12 @@ def stream_of_datasets(
         per_task("test", test, len(datasets)),
         per_task("classes", classes, len(datasets)),
     )
-    for task, dataset, held in zip(chosen, datasets, tests, strict=True):
-        check_dataset(dataset, task)
-        if held is not None:
-            check_dataset(held, task)
-    shapes = [_shape_of(sample_of(dataset, 0, task)[0], task) for task, dataset in
+    datasets = [checked_dataset(data, task) for task, data in zip(chosen, datasets, strict=True)]
+    tests = [
+        None if held is None else checked_dataset(held, task)
+        for task, held in zip(chosen, tests, strict=True)
+    ]
+    shapes = [shape_of(sample_of(dataset, 0, task)[0], task) for task, dataset in
               zip(chosen, datasets, strict=True)]  # fmt: skip
     channels, (_, height, width) = max(shape[0] for shape in shapes), shapes[0]
     shape = (channels, height, width) if size is None else (channels, size, size)
@@ -318,14 +338,32 @@ def check_size(size: int | None) -> None:
         )
 
 
-def check_dataset(dataset: Any, task: str) -> None:
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+def checked_dataset(dataset: Any, task: str, aside: Sequence[str] = ()) -> Any:
+    """A map-style dataset of (picture, label), which a dataset of Hugging Face becomes."""
+    found = f"The dataset of the task '{task}' is a {type(dataset).__name__}"
+    if isinstance(dataset, Mapping):
         raise RivalsError(
-            f"The dataset of the task '{task}' is a {type(dataset).__name__}, but a map-style "
-            "dataset was expected, with __len__ and __getitem__."
+            f"{found} of {', '.join(map(repr, dataset))}, but one dataset was expected; give one "
+            "of them."
+        )
+    if is_hugging_face(dataset) and not hasattr(dataset, "__len__"):
+        raise RivalsError(
+            f"{found}, which is streamed and has no length; take a part of it, for example "
+            "Dataset.from_list(list(dataset.take(1000)), features=dataset.features)."
+        )
+    if isinstance(dataset, IterableDataset) or hasattr(dataset, "__next__"):
+        raise RivalsError(
+            f"{found}, which is read once and in one order; take a part of it as a list, for "
+            "example list(itertools.islice(dataset, 1000))."
+        )
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        beside = "; give its dataset, loader.dataset" if isinstance(dataset, DataLoader) else ""
+        raise RivalsError(
+            f"{found}, but a map-style dataset was expected, with __len__ and __getitem__{beside}."
         )
     if len(dataset) == 0:
         raise RivalsError(f"The dataset of the task '{task}' is empty.")
+    return HuggingFaceItems(dataset, task, aside) if is_hugging_face(dataset) else dataset
 
 
 def sample_of(dataset: Any, index: int, task: str) -> tuple[Any, Any]:
@@ -338,7 +376,7 @@ def sample_of(dataset: Any, index: int, task: str) -> tuple[Any, Any]:
     return sample[0], sample[1]
 
 
-def _shape_of(picture: Any, task: str) -> tuple[int, int, int]:
+def shape_of(picture: Any, task: str) -> tuple[int, int, int]:
     """(channels, height, width) of a picture as a dataset has it."""
     if hasattr(picture, "getbands"):  # a PIL image
         grey = picture.mode in ("1", "L", "LA", "I", "I;16")
@@ -380,7 +418,7 @@ def _decoded(
     images, labels = np.empty((len(dataset), *shape), np.uint8), []
     for index in range(len(dataset)):
         picture, label = sample_of(dataset, index, task)
-        _, height, width = _shape_of(picture, task)
+        _, height, width = shape_of(picture, task)
         if not resize and (height, width) != shape[1:]:
             raise RivalsError(
                 f"Picture {index} of the task '{task}' has {width}×{height} pixels, the first one "

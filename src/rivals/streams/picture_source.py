@@ -1,6 +1,7 @@
 """Where pictures come from: a folder with a subfolder for each class, a dataset, or arrays.
 
     FOLDER/cat/*.jpg   FOLDER/dog/*.png   ─►   uint8 (n, channels, height, width) and labels
+    FOLDER/yes/*.wav   FOLDER/no/*.wav    ─►   the same: sounds become spectrograms
 
 Pictures are brought to the model's size one by one, so that memory follows the number of pictures
 and not their size. Two pictures that are the same at that size are the same to a network: within a
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,8 +24,10 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import MAX_MEMORY, Picture, Shape, picture_size, to_pixels
+from rivals.io.pictures import MAX_MEMORY, Shape, picture_size, to_pixels
 from rivals.io.reading import printable
+from rivals.io.sounds import is_sound
+from rivals.io.spectrogram import SoundSettings
 from rivals.seeds import Seed
 from rivals.streams.own_streams import Labels
 
@@ -51,17 +54,45 @@ class LeftOut:
 class PictureSource:
     """The pictures of a task by class, in a fixed order, before any is decoded.
 
-    An item is a path, or whatever `get` turns into a picture.
+    An item is a path, or whatever `get` turns into a picture; or, where `sound` says how it is
+    read, into a sound.
     """
 
     place: Path | str  # what messages call it
     classes: dict[str, list[Any]]
     left_out: list[LeftOut] = field(default_factory=list)
-    get: Callable[[Any], Picture] = lambda item: item
+    get: Callable[[Any], Any] = lambda item: item
+    sound: SoundSettings | None = None
 
     @property
     def count(self) -> int:
         return sum(len(files) for files in self.classes.values())
+
+    @property
+    def items(self) -> list[Any]:
+        return [item for items in self.classes.values() for item in items]
+
+    def only(self, classes: dict[str, list[Any]]) -> PictureSource:
+        """The same place with these items by class."""
+        return replace(self, classes=classes)
+
+    def where(self, values: Mapping[Any, Any], value: Any) -> PictureSource:
+        """The items of one value; all classes stay, some perhaps without items."""
+        return self.only(
+            {
+                name: [item for item in items if values[item] == value]
+                for name, items in self.classes.items()
+            }
+        )
+
+    def read_as(self, sound: SoundSettings | None, reader: str) -> PictureSource:
+        """The same, read as the model or stream `reader` reads: sounds, or pictures."""
+        if (sound is None) != (self.sound is None):
+            found, wanted = ("pictures", "sounds") if sound else ("sounds", "pictures")
+            raise RivalsError(
+                f"{self.place} holds {found}, but {reader} reads {wanted}; use another one."
+            )
+        return replace(self, sound=sound)
 
 
 @dataclass(frozen=True)
@@ -114,11 +145,11 @@ def find(folder: Path, fewest: int = 2) -> PictureSource:
         raise RivalsError(f"{folder} has {len(classes)} classes; a task has at most 1,000.")
     for name, files in classes.items():
         check_enough(folder, name, len(files), fewest=fewest)
-    return PictureSource(folder, classes, left_out)
+    return with_sounds(PictureSource(folder, classes, left_out))
 
 
 def from_items(
-    name: str, labels: Labels, get: Callable[[int], Picture], fewest: int = 2
+    name: str, labels: Labels, get: Callable[[int], Any], fewest: int = 2
 ) -> PictureSource:
     """The pictures of a dataset or of an array, by the class of each item."""
     numbers = labels.tensor.tolist()
@@ -131,6 +162,22 @@ def from_items(
     for label, items in classes.items():
         check_enough(name, label, len(items), fewest=fewest)
     return PictureSource(name, classes, [], get)
+
+
+def with_sounds(source: PictureSource) -> PictureSource:
+    """The same; where its items are sounds, with settings that suit them. A mixture is refused."""
+    sounds = [item for item in source.items if is_sound(source.get(item))]
+    if not sounds:
+        return source
+    kinds = {path.suffix.lower(): path for path in map(Path, map(str, source.items))}
+    picture = next((kinds[kind] for kind in sorted(PICTURES & set(kinds))), None)
+    if picture is not None:
+        raise RivalsError(
+            f"{source.place} holds both sounds and pictures, such as {Path(sounds[0]).name} and "
+            f"{picture.name}, but a task has one kind; take the others out."
+        )
+    some = sounds[:: -(-len(sounds) // SURVEYED)]
+    return replace(source, sound=SoundSettings.suiting(map(source.get, some)))
 
 
 def check_enough(
@@ -225,8 +272,9 @@ def _hidden(name: str) -> bool:
 
 def survey(source: PictureSource) -> int:
     """The median of the shorter sides of some of the pictures, in pixels."""
-    items = [item for items in source.classes.values() for item in items]
-    sides = []
+    if source.sound is not None:
+        return min(source.sound.size)
+    items, sides = source.items, []
     for item in items[:: -(-len(items) // SURVEYED)]:
         with suppress(RivalsError):
             width, height = picture_size(source.get(item))
@@ -269,7 +317,9 @@ def read(
             if progress:
                 progress(done, found.count)
             try:
-                images[len(kept)] = to_pixels(found.get(path), shape, memory=memory)
+                images[len(kept)] = to_pixels(
+                    found.get(path), shape, memory=memory, sound=found.sound
+                )
             except RivalsError as error:
                 left_out.append(LeftOut(str(path), str(error)))
                 continue

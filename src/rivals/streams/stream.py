@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rivals.errors import RivalsError
+from rivals.io.spectrogram import SoundSettings
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.settings import Settings
@@ -20,6 +21,9 @@ from rivals.streams.task import Examples, Preprocessing, Task
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+    from rivals.streams.picture_data import PictureData
+    from rivals.streams.task_builders import Values
 
 Source = TypeVar("Source")  # of a stream: see `as_benchmark`
 
@@ -43,8 +47,9 @@ class Stream(ABC):
     """A sequence of tasks: `len(stream)`, `stream[i]` and `for item in stream`.
 
     An item is made when it is asked for, so a long stream needs little memory. Streams of your own
-    come from `from_arrays`, `from_datasets` or `from_folder`, or from a subclass that has the
-    attributes below, `__len__` and `__getitem__`.
+    come from `from_arrays`, `from_datasets` or `from_folder`, where there is one set of pictures a
+    task; from `by_classes`, `by_domain` or `by_time`, which make tasks of one set; or from a
+    subclass that has the attributes below, `__len__` and `__getitem__`.
 
     >>> import numpy as np, rivals
     >>> rng = np.random.default_rng(0)
@@ -61,6 +66,7 @@ class Stream(ABC):
     input_shape: tuple[int, int, int]  # (channels, height, width)
     fingerprint: str  # of the data; stored in config.yaml, so a run resumes with the same data only
     subset: str = ""  # what a result on incomplete data must say: "150 of 500 images a class"
+    sound: SoundSettings | None = None  # how its pictures were made, where they are sounds
 
     @abstractmethod
     def __len__(self) -> int:
@@ -185,6 +191,132 @@ class Stream(ABC):
             validation_share=validation_share,
         )  # fmt: skip
         return stream_of_folder(path, settings, Seed(seed), preprocessing)
+
+    @staticmethod
+    def by_classes(
+        data: PictureData,
+        classes_per_task: int | Sequence[int] = 2,
+        *,
+        order: int | Sequence[str] | None = None,
+        test: PictureData | None = None,
+        size: int | None = None,
+        names: Sequence[str] | None = None,
+        classes: Sequence[str] | None = None,
+        name: str = "by-classes",
+        test_share: float = 0.2,
+        validation_share: float = 0.1,
+        preprocessing: Preprocessing | None = None,
+        seed: int = 0,
+    ) -> Stream:
+        """A stream in which every task has other classes of one set of pictures.
+
+        Args:
+            data: A folder with a subfolder for each class, a map-style dataset of (picture, label),
+                a dataset of Hugging Face, or a pair of arrays, (images, labels).
+            classes_per_task: The number of classes of a task, or a list of numbers, such as
+                [50, 10, 10].
+            order: Of the classes: a seed, or their names; by default as their labels are.
+            test: Pictures to test with; without them `test_share` of each class is held out.
+            size: Pixels a side; by default as the pictures are, 32 for a folder.
+            names: Of the tasks; by default task-1, task-2 …
+            classes: Names of the classes, where labels are numbers.
+            name: Of the stream.
+            test_share: Of each class, where there is no `test`.
+            validation_share: Of what the test leaves.
+            preprocessing: Scale, mean and deviation; by default to about −2 … 2.
+            seed: Of the splits.
+
+        >>> import numpy as np
+        >>> images = np.random.default_rng(0).random((60, 8, 8))
+        >>> labels = ["cat", "dog", "owl", "bee"] * 15
+        >>> stream = Stream.by_classes((images, labels), order=["owl", "cat", "bee", "dog"])
+        >>> [item.task.classes for item in stream]
+        [('owl', 'cat'), ('bee', 'dog')]
+        """
+        from rivals.streams.task_builders import BuiltStream, stream_by_classes
+
+        built = BuiltStream(name, size, test_share, validation_share, preprocessing, seed)
+        return stream_by_classes(data, classes_per_task, order, test, names, classes, built)
+
+    @staticmethod
+    def by_domain(
+        data: PictureData | Mapping[str, PictureData] | list[PictureData],
+        domains: Values | None = None,
+        *,
+        test: Any = None,
+        size: int | None = None,
+        names: Sequence[str] | None = None,
+        classes: Sequence[str] | None = None,
+        name: str = "by-domain",
+        test_share: float = 0.2,
+        validation_share: float = 0.1,
+        preprocessing: Preprocessing | None = None,
+        seed: int = 0,
+    ) -> Stream:
+        """A stream in which every task has the same classes, from another domain.
+
+        Args:
+            data: A dictionary or a list with the pictures of each domain; or, with `domains`, the
+                pictures of all. Pictures are given as to `by_classes`.
+            domains: The domain of each picture: one value for each, the name of a column of a
+                Hugging Face dataset, or a function of a picture's number (in a folder: its path).
+            test: Pictures to test with, in the same form.
+            size, names, classes, name, test_share, validation_share, preprocessing, seed: As for
+                `by_classes`; by default a task is called like its domain.
+
+        >>> import numpy as np
+        >>> def pictures():
+        ...     return np.random.default_rng(0).random((40, 8, 8)), ["cat", "dog"] * 20
+        >>> stream = Stream.by_domain({"day": pictures(), "night": pictures()})
+        >>> [(item.task.name, item.task.classes) for item in stream]
+        [('day', ('cat', 'dog')), ('night', ('cat', 'dog'))]
+        >>> len(Stream.by_domain(pictures(), domains=["in"] * 20 + ["out"] * 20))
+        2
+        """
+        from rivals.streams.task_builders import BuiltStream, stream_by_domain
+
+        built = BuiltStream(name, size, test_share, validation_share, preprocessing, seed)
+        return stream_by_domain(data, domains, test, names, classes, built)
+
+    @staticmethod
+    def by_time(
+        data: PictureData,
+        tasks: int = 5,
+        *,
+        times: Values | None = None,
+        size: int | None = None,
+        names: Sequence[str] | None = None,
+        classes: Sequence[str] | None = None,
+        name: str = "by-time",
+        test_share: float = 0.2,
+        validation_share: float = 0.1,
+        preprocessing: Preprocessing | None = None,
+        seed: int = 0,
+    ) -> Stream:
+        """A stream of pictures in their order in time, cut into tasks of equal numbers.
+
+        A task has the classes that occur in its time. A class with fewer than three pictures there
+        is left out, which `stream.subset` says. Pictures of one moment stay together.
+
+        Args:
+            data: Pictures, given as to `by_classes`.
+            tasks: How many.
+            times: When each picture was made: numbers, dates or words that can be put in order, the
+                name of a column, or a function, as the `domains` of `by_domain`; by default the
+                pictures are in order.
+            size, names, classes, name, test_share, validation_share, preprocessing, seed: As for
+                `by_classes`.
+
+        >>> import numpy as np
+        >>> images = np.random.default_rng(0).random((60, 8, 8))
+        >>> labels = ["cat", "dog"] * 15 + ["dog", "owl"] * 15
+        >>> [item.task.classes for item in Stream.by_time((images, labels), tasks=2)]
+        [('cat', 'dog'), ('dog', 'owl')]
+        """
+        from rivals.streams.task_builders import BuiltStream, stream_by_time
+
+        built = BuiltStream(name, size, test_share, validation_share, preprocessing, seed)
+        return stream_by_time(data, tasks, times, names, classes, built)
 
 
 @dataclass(frozen=True)

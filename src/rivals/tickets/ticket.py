@@ -25,6 +25,8 @@ from rivals.io.checksum import BLANK, checksum_fits, with_checksum
 from rivals.io.files import digest, write_folder
 from rivals.io.pictures import Picture, to_pixels
 from rivals.io.reading import UnreadableError, parse_json, printable, read_bytes
+from rivals.io.sounds import Sound
+from rivals.io.spectrogram import SoundSettings
 from rivals.streams.task import Preprocessing
 from rivals.tickets.cost import cost
 from rivals.tickets.graph_words import build, describe
@@ -62,6 +64,7 @@ class Ticket(nn.Module):
         input_shape: tuple[int, int, int],
         winners: list[list[int]] | None = None,
         accuracy: float | None = None,
+        sound: SoundSettings | None = None,
     ) -> None:
         super().__init__()
         self.network: Any = network
@@ -69,6 +72,7 @@ class Ticket(nn.Module):
         self.input_shape = input_shape
         self.winners = winners or []  # the unit that won each block, for each set of rivals
         self.accuracy = accuracy  # percent on test data, the task being known
+        self.sound = sound  # how it reads sounds, where these are its pictures
 
     def forward(self, images: Tensor) -> Tensor:
         """Probabilities (n, classes) of raw images (n, channels, height, width) as stored."""
@@ -80,9 +84,10 @@ class Ticket(nn.Module):
         return scores
 
     @torch.no_grad()
-    def predict(self, picture: Picture) -> Answer:
+    def predict(self, picture: Picture | Sound) -> Answer:
         """What is on a picture: a path, bytes, a PIL image, an array or a tensor."""
-        pixels = to_pixels(picture, self.input_shape, self.preprocessing.scale)
+        scale = self.preprocessing.scale
+        pixels = to_pixels(picture, self.input_shape, scale, sound=self.sound)
         scores = self.logits(torch.from_numpy(pixels)[None])[0]
         check_finite(scores, f"The ticket of '{self.task}'")
         values, order = torch.softmax(scores, 0).sort(descending=True, stable=True)
@@ -131,6 +136,7 @@ class Ticket(nn.Module):
             "bytes": len(data),
             "macs": size.macs,
             "ram": size.ram,
+            **({"sound": self.sound.to_dict()} if self.sound else {}),
             "sha256": BLANK,
         }
         files = {
@@ -157,6 +163,7 @@ class Ticket(nn.Module):
                 tuple(facts["input_shape"]),
                 facts["winners"],
                 facts["accuracy"],
+                SoundSettings.checked(facts["sound"]) if "sound" in facts else None,
             )
         except (*DAMAGE, safetensors.SafetensorError) as error:
             raise RivalsError(
@@ -290,6 +297,8 @@ def card(
     accuracy = "not measured" if facts["accuracy"] is None else f"{facts['accuracy']:.1f} %"
     channels, height, width = facts["input_shape"]
     scale = facts["preprocessing"]["scale"]
+    sound = SoundSettings(**facts["sound"]) if "sound" in facts else None
+    heard = f"| reads sounds | {sound}, as a picture |\n" if sound else ""
     return f"""# Ticket for "{shown(facts["task"])}"
 
 A plain network cut from a shared one. It needs nothing but its weights.
@@ -298,7 +307,7 @@ A plain network cut from a shared one. It needs nothing but its weights.
 |---|---|
 | classes | {", ".join(map(shown, facts["classes"]))} |
 | input | {channels} × {height} × {width} pixels, (pixels / {scale:g} − mean) / std |
-| accuracy, task known | {accuracy} |
+{heard}| accuracy, task known | {accuracy} |
 | weights | {facts["weights"]:,} |
 | file | {facts["bytes"]:,} bytes |
 | multiplications for one image | {facts["macs"]:,} |
