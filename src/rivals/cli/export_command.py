@@ -25,8 +25,8 @@ def export(
         str | None,
         typer.Option(
             metavar="FORMAT",
-            help="onnx, ort, onnx-int8, litert, executorch, c or web (a page for browsers); default: "
-            "from the ending of OUT.",
+            help="onnx, ort, onnx-int8, litert, executorch, c or web, a page for browsers; "
+            "default: from the ending of OUT.",
         ),
     ] = None,
     model: Annotated[Path, typer.Option(help="The folder of a model, a run or a ticket.")] = Path(

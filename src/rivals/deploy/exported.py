@@ -52,9 +52,7 @@ def export(source: TicketSource, name: str, out: Path, options: Options | None =
     return Exported(out, name, tasks, size(out), parity, artefact.card.int8)
 
 
-def export_whole(
-    source: Whole, name: str, out: Path, options: Options | None = None
-) -> Exported:
+def export_whole(source: Whole, name: str, out: Path, options: Options | None = None) -> Exported:
     """Write all tasks of `source` as one artefact that names the task by itself."""
     chosen = formats[name]
     chosen.check_installed(name)

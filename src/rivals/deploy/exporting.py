@@ -30,7 +30,7 @@ def export_from(
     formats[to].check_installed(to)
     check_place(out, formats[to].suffix)
     _check_page(to, float_input, runtime)
-    options = Options(not float_input, runtime=runtime)
+    options = Options(not float_input, runtime=None if runtime is None else Path(runtime))
     if all_tasks:
         _check_alone({"--task": task, "--images": images, "--float-input": float_input})
         return export_whole(find_whole(folder), to, out, options)
