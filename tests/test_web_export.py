@@ -26,12 +26,12 @@ from rivals.deploy.browser import npm_runtime, paper
 from rivals.errors import RivalsError
 from rivals.io.pictures import to_pixels
 from rivals.model.checking import check
-from served import fill
-from test_serve_page import CHROMIUM, NAMELESS
+from served import fill, until
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: rivals[export]")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed: rivals[export]")
 
+CHROMIUM = shutil.which("chromium")
 Accepted, Refused = Callable[..., str], Callable[..., str]
 MARKUP = "<img src=x onerror=alert(1)>"  # the name of a class
 LONG = 120_000  # milliseconds on a busy machine
@@ -78,22 +78,22 @@ def whole(
     return out
 
 
-class Asked(http.server.SimpleHTTPRequestHandler):
-    """`python -m http.server`, which is all that the page needs; notes instead of printing."""
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """`python -m http.server`, which is all that the page needs."""
 
     def log_message(self, *_: Any) -> None:
-        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        pass
 
 
 @pytest.fixture
 def host() -> Iterator[Callable[[Path], Any]]:
-    """Serve a folder on loopback; `.end()` stops it, `.url` is its address."""
+    """Serve a folder on loopback; `.url` is its address."""
     begun = []
 
     def start(folder: Path) -> Any:
-        handler = functools.partial(Asked, directory=str(folder))
+        handler = functools.partial(Quiet, directory=str(folder))
         server: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        server.asked, server.url = [], f"http://127.0.0.1:{server.server_port}/"
+        server.url = f"http://127.0.0.1:{server.server_port}/"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         begun.append(server)
         return server
@@ -259,12 +259,14 @@ def test_drawings_and_the_camera_are_answered(whole: Path, host: Any, opened: An
     page.locator("#choices li").first.wait_for()
     drawn = page.evaluate("document.querySelector('#pad canvas').toDataURL()")
     answer = edge.load(whole).classify(base64.b64decode(drawn.partition(",")[2]))
-    page.get_by_text(f"task {answer.task} ·").wait_for()
+    shown = [(each.label, pytest.approx(each.confidence, abs=0.001)) for each in answer.top(3)]
+
+    def rows() -> list[tuple[str, float]]:
+        texts = page.locator("#choices span").all_text_contents()
+        return [(a, float(b[:-2]) / 100) for a, b in zip(texts[::2], texts[1::2], strict=False)]
+
+    until(lambda: rows() == shown)  # the answer to the last stroke
     assert label.text_content() == answer.label
-    rows = [row.locator("span").all_text_contents() for row in page.locator("#choices li").all()]
-    assert [name for name, _ in rows] == [each.label for each in answer.top(3)]
-    for (_, share), each in zip(rows, answer.top(3), strict=True):
-        assert float(share[:-2]) / 100 == pytest.approx(each.confidence, abs=0.001)
     assert re.fullmatch(
         rf"Confidence .+ % · task {answer.task} · [\d.]+ ms", summary.text_content()
     )
@@ -286,6 +288,7 @@ def test_drawings_and_the_camera_are_answered(whole: Path, host: Any, opened: An
     page.get_by_role("button", name="Pictures").click()
     assert page.evaluate("document.querySelector('video').srcObject") is None  # its light is off
     page.context.clear_permissions()
+    page.context.grant_permissions([])
     page.get_by_role("button", name="Camera").click()
     page.get_by_text("The camera was not allowed").wait_for()
 
@@ -309,6 +312,9 @@ def test_drawings_and_the_camera_are_answered(whole: Path, host: Any, opened: An
     page.get_by_text("Drop or paste pictures").wait_for()
 
 
+NAMELESS = """() => [...document.querySelectorAll("button, input, canvas, a, summary")]
+  .filter((node) => !(node.ariaLabel || node.textContent.trim() || node.labels?.[0]?.textContent))
+  .map((node) => node.outerHTML)"""
 OVERRUN = """() => [...document.querySelectorAll("button")]
   .filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.textContent)"""
 
@@ -364,7 +370,7 @@ def test_the_folder_is_an_export_like_others(
 
 
 def test_an_old_page_is_replaced_and_nothing_else(
-    taught: Path, site: Path, tmp_path: Path, refused: Refused
+    taught: Path, tmp_path: Path, refused: Refused
 ) -> None:
     other = tmp_path / "photos"
     other.mkdir()

@@ -19,6 +19,7 @@ class Page {
     this.view = null;
     this.turn = 0; // of the newest question: older answers come too late
     this.held = false;
+    this.batch = 0; // of the newest files
     this.describe();
     this.listen();
     const order = model.shape[0] === 1 ? ["draw", "files", "camera"] : ["files", "camera", "draw"];
@@ -33,7 +34,7 @@ class Page {
     byId("model").textContent = names;
     document.title = `${names} · rivals`;
     byId("known").append(...tasks.flatMap((each) => [h("dt", {}, each.task), h("dd", {}, each.classes.join(", "))]));
-    const accuracy = card.accuracy === null ? "" : `${card.accuracy.toFixed(1)} % right on test pictures. `;
+    const accuracy = card.accuracy === null ? "" : `${card.accuracy.toFixed(1)} % right on held-out pictures. `;
     const size = `${Math.max(1, Math.round(bytes / 1000)).toLocaleString("en")} KB`;
     byId("facts").textContent = `${accuracy}The model has ${size} and sees ${shape[2]} × ${shape[1]} pixels${shape[0] === 1 ? " of grey" : ""}.`;
   }
@@ -115,18 +116,20 @@ class Page {
   async askFiles(files) {
     if (!files.length) return;
     this.show("files");
+    const batch = ++this.batch;
     const list = byId("answers");
     for (const image of list.querySelectorAll("img")) URL.revokeObjectURL(image.src);
     list.replaceChildren();
     if (files.length > MOST) showMessage(byId("error"), `These are ${files.length} pictures; the first ${MOST} are answered.`);
     for (const file of files.slice(0, MOST)) {
+      if (batch !== this.batch) return; // others were chosen meanwhile
       const result = h("span", {}, "…");
       const image = h("img", { alt: "", src: URL.createObjectURL(file), onerror: (event) => event.target.classList.add("broken") });
       list.append(h("li", {}, image, h("span.file", {}, file.name), result));
       try {
         const source = await ofFile(file);
         const answer = await this.ask(source).finally(source.close);
-        if (answer) result.replaceChildren(h("b", {}, answer.choices[0].label), ` ${percent(answer.choices[0].confidence)}`);
+        result.replaceChildren(...(answer ? [h("b", {}, answer.choices[0].label), ` ${percent(answer.choices[0].confidence)}`] : ["–"]));
       } catch (error) {
         result.textContent = error.message;
         result.className = "error";
@@ -179,13 +182,14 @@ async function keep() {
   }
 }
 
+const start = byId("start");
 try {
-  const model = await openModel((share) => { byId("start").textContent = `Opening the model … ${Math.round(100 * share)} %`; });
+  const model = await openModel((share) => { if (!start.className) start.textContent = `Opening the model … ${Math.round(100 * share)} %`; });
   new Page(model);
-  byId("start").hidden = true;
+  start.hidden = true;
   document.body.classList.add("ready");
   keep().catch(() => {}); // a browser without room or in private mode: the page works all the same
 } catch (error) {
-  byId("start").textContent = error.message;
-  byId("start").className = "error";
+  start.className = "error";
+  start.textContent = error.message;
 }
