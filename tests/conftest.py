@@ -27,7 +27,7 @@ from toys import CHANGES, contents
 FIRST = ("test_crash_points", "test_docs", "test_serve_page")
 # Files that share what takes long to make: files exported from one run; tickets in C.
 TOGETHER = {
-    **dict.fromkeys(("test_check", "test_edge", "test_export"), "exports"),
+    **dict.fromkeys(("test_check", "test_edge", "test_export", "test_web_export"), "exports"),
     **dict.fromkeys(("test_c_source", "test_devices"), "c"),
 }
 

@@ -176,7 +176,7 @@ def test_presets_are_the_files() -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_an_operating_point_goes_with_every_benchmark(point: str) -> None:
     """Alone on the default, or on any recipe; it changes its own settings and no others."""
-    method = {"j8": "twta", "j32": "twta", "gated": "twta", "one-draw": "twta"}.get(point, point.split("-")[0])
+    method = "twta" if point in ("j8", "j32", "gated", "one-draw") else point.split("-")[0]
     changes = read_recipe(f"points/{point}")
     assert set(changes) <= {method, "network"}
     for benchmark, base in (("cifar100", "default"), ("pmnist", "small"), ("digits", "default")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,12 +20,13 @@ LINE = 10_000  # characters of a path, at most
 
 
 def export(
-    out: Annotated[Path, typer.Argument(help="The file to write, e.g. ticket.onnx.")],
+    out: Annotated[Path, typer.Argument(help="The file or folder to write, e.g. ticket.onnx.")],
     to: Annotated[
         str | None,
         typer.Option(
             metavar="FORMAT",
-            help="onnx, ort, onnx-int8, litert, executorch or c; default: from the ending of OUT.",
+            help="onnx, ort, onnx-int8, litert, executorch, c or web, a page for browsers; "
+            "default: from the ending of OUT.",
         ),
     ] = None,
     model: Annotated[Path, typer.Option(help="The folder of a model, a run or a ticket.")] = Path(
@@ -44,6 +46,13 @@ def export(
         bool,
         typer.Option("--all-tasks", help="All tickets in one file, which also finds the task."),
     ] = False,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER|TGZ",
+            help="For web: the package onnxruntime-web; default: from the user's cache, else npm.",
+        ),
+    ] = None,
     data: DataOption = None,
     allow_import: AllowImportOption = None,
     as_json: JsonOption = False,
@@ -54,7 +63,7 @@ def export(
 
     use_data_folder(data)
     with sigterm_as_exception(), imports_allowed(allow_import or []):
-        exported = export_from(model, out, to, task, images, float_input, all_tasks)
+        exported = export_from(model, out, to, task, images, float_input, all_tasks, runtime)
     if as_json:
         echo_json(exported.to_dict())
     else:
@@ -87,4 +96,8 @@ def show(exported: Exported) -> None:
         table.add_row("accuracy after", f"{parity.after:.1f} %", images)
     console = Terminal()
     console.print(table)
+    if exported.format == "web":
+        place = printable(str(exported.path), LINE)
+        opened = f"python -m http.server --directory {shlex.quote(place)}"
+        console.print(f"Open it: {opened}, then http://localhost:8000", soft_wrap=True)
     console.print(f"Compared on {printable(parity.source, LINE)}.", soft_wrap=True)

@@ -152,15 +152,15 @@ def _open(
 ) -> PicturePredictor:  # fmt: skip
     """A model or an exported file; torch is imported only for a model."""
     missing_model = not os.path.lexists(model) and not model.suffix
-    if missing_model or (model.is_dir() and not _is_c_program(model)):
+    if missing_model or (model.is_dir() and not _is_exported_folder(model)):
         return ModelPredictor(model, task, reject, threads, key)
     return ArtefactPredictor(model, task, reject, threads, key, run_native)
 
 
-def _is_c_program(folder: Path) -> bool:
-    from rivals.model.folder_kind import is_c_program  # here: exported files need none of it
+def _is_exported_folder(folder: Path) -> bool:
+    from rivals.model.folder_kind import is_exported_folder  # here: exported files need none of it
 
-    return is_c_program(folder)
+    return is_exported_folder(folder)
 
 
 def find_files(words: Iterable[str]) -> Iterator[str]:

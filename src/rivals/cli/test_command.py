@@ -18,7 +18,6 @@ from rivals.cli.options import (
     check_threads,
     check_writable,
 )
-from rivals.errors import RivalsError
 from rivals.io.reading import printable
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ class Options:
 
     raw_input: bool = True  # bytes of an image in; False: prepared float32
     calibration: Tensor | None = None  # raw images of the task, for int8
+    runtime: Path | None = None  # onnxruntime-web, for a page
 
 
 class Format(ABC):
@@ -49,9 +50,9 @@ class Format(ABC):
     def write(self, ticket: Ticket, path: Path, options: Options) -> None:
         """Write the artefact to `path`, a file (or, for C, a folder) that does not exist yet."""
 
-    def write_whole(self, whole: Whole, path: Path) -> None:
+    def write_whole(self, whole: Whole, path: Path, options: Options) -> None:
         """Write a model that names the task; few formats can."""
-        raise RivalsError("Only the formats onnx and ort can hold all tasks; use one of them.")
+        raise RivalsError("Only the formats onnx, ort and web can hold all tasks; use one of them.")
 
     def check_installed(self, name: str) -> None:
         """Refuse in one sentence what is not installed."""
@@ -96,5 +97,6 @@ formats: Registry[Format] = Registry(
         "onnx": "rivals.deploy.to_onnx",
         "onnx-int8": "rivals.deploy.int8",
         "ort": "rivals.deploy.to_onnx",
+        "web": "rivals.deploy.browser",
     },
 )

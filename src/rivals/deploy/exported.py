@@ -52,13 +52,13 @@ def export(source: TicketSource, name: str, out: Path, options: Options | None =
     return Exported(out, name, tasks, size(out), parity, artefact.card.int8)
 
 
-def export_whole(source: Whole, name: str, out: Path) -> Exported:
+def export_whole(source: Whole, name: str, out: Path, options: Options | None = None) -> Exported:
     """Write all tasks of `source` as one artefact that names the task by itself."""
     chosen = formats[name]
     chosen.check_installed(name)
     check_place(out, chosen.suffix)
     with place(out) as path:
-        chosen.write_whole(source, path)
+        chosen.write_whole(source, path, options or Options())
         parity = compare_whole(source, load(path))
         check(parity, chosen, name)
     return Exported(out, name, source.tasks, size(out), parity)

@@ -23,16 +23,19 @@ def export_from(
     images: PictureData | None = None,
     float_input: bool = False,
     all_tasks: bool = False,
+    runtime: Path | None = None,
 ) -> Exported:
     """Write a ticket of a model, a run or a ticket folder for a runtime, the same answers or
     nothing."""
     to = to or _by_ending(out)
     formats[to].check_installed(to)
     check_place(out, formats[to].suffix)
+    _check_page(to, float_input, runtime)
+    options = Options(not float_input, runtime=None if runtime is None else Path(runtime))
     if all_tasks:
         _check_alone({"--task": task, "--images": images, "--float-input": float_input})
-        return export_whole(find_whole(folder), to, out)
-    made = export(find(folder, task, images), to, out, Options(not float_input))
+        return export_whole(find_whole(folder), to, out, options)
+    made = export(find(folder, task, images), to, out, options)
     remember(folder, made)
     return made
 
@@ -44,6 +47,13 @@ def _by_ending(out: Path) -> str:
             f"The format of {out} is not clear; choose one with --to, or an ending of {known}."
         )
     return ENDINGS[out.suffix]
+
+
+def _check_page(to: str, float_input: bool, runtime: Path | None) -> None:
+    if to != "web" and runtime is not None:
+        raise RivalsError(f"--runtime is for --to web, and '{to}' has none inside; leave it out.")
+    if to == "web" and float_input:
+        raise RivalsError("A page gives its model the bytes of a picture; leave out --float-input.")
 
 
 def _check_alone(words: dict[str, object]) -> None:

@@ -23,7 +23,7 @@ class Onnx(Format):
     def write(self, ticket: Ticket, path: Path, options: Options) -> None:
         save(ticket_graph(ticket, options.raw_input), card(ticket, options), path)
 
-    def write_whole(self, whole: Whole, path: Path) -> None:
+    def write_whole(self, whole: Whole, path: Path, options: Options) -> None:
         save(graph(whole.module, whole.input_shape, True, OUTPUTS), whole.card(), path)
 
 
@@ -38,10 +38,10 @@ class Ort(Onnx):
             super().write(ticket, plain, options)
             convert(plain, path)
 
-    def write_whole(self, whole: Whole, path: Path) -> None:
+    def write_whole(self, whole: Whole, path: Path, options: Options) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             plain = Path(folder) / "whole.onnx"
-            super().write_whole(whole, plain)
+            super().write_whole(whole, plain, options)
             convert(plain, path)
 
 

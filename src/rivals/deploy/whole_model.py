@@ -5,6 +5,7 @@ uint8 images ─► all tickets together ─► rule ─► task, class in it, c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from rivals.naming.rule import TaskNamer
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
 
 OUTPUTS = ("task", "label", "confidence")
+RANKED = (*OUTPUTS, "probabilities")
 SOME = 200  # images of a task that are compared, at most
 ROUNDING = 1e-5  # two classes whose scores differ by less are equal, and either may be named
 
@@ -46,6 +48,24 @@ class NamesTask(nn.Module):
     def belief(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """What is compared of all classes of all tasks, and the confidence of each."""
         return self.namer.belief(images, self.outputs(images))
+
+
+class RanksClasses(nn.Module):
+    """The same, and the probabilities of all classes, each within its own task: (n, classes)."""
+
+    def __init__(self, names: NamesTask, tasks: int) -> None:
+        super().__init__()
+        self.names, self.tasks = names, tasks
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        outputs = self.names.outputs(images)
+        task, label, confidence = self.names.namer(images, outputs)
+        return task, label, confidence, probabilities(outputs[: self.tasks])
+
+
+def probabilities(outputs: Sequence[TicketOutput]) -> Tensor:
+    """Of the classes of each ticket among themselves, ticket after ticket: (n, classes)."""
+    return torch.cat([torch.softmax(each.scores, 1) for each in outputs], 1)
 
 
 @dataclass(frozen=True)
@@ -134,6 +154,9 @@ def compare_task(
     best = values.max(1).values
     same = best - values.gather(1, chosen)[:, 0] <= ROUNDING * (1 + best.abs())
     difference = float(np.abs(confidences.gather(1, chosen)[:, 0].numpy() - confidence).max())
+    if artefact.card.ranks:
+        ranked = artefact.run(images.numpy())[3] - probabilities(wanted.outputs).numpy()
+        difference = max(difference, float(np.abs(ranked).max()))
     parity = Parity(len(images), few.source, difference, float(same.float().mean()))
     if few.labels is None:
         return parity

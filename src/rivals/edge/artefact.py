@@ -48,6 +48,8 @@ class Artefact:
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
         """One answer per image; uint8 images (n, channels, height, width) with white = `scale`."""
         card = self.card
+        if card.ranks:
+            return self._ranked(images)
         if card.names_task:  # it gives the best class alone
             return [
                 Answer((Choice(card.classes[task][label], card.tasks[task], float(confidence)),))
@@ -63,12 +65,30 @@ class Artefact:
     def decide(self, images: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Task index, class index within the task, and confidence of each image: (n,) each."""
         if self.card.names_task:
-            task, label, confidence = self.run(images)
+            task, label, confidence = self.run(images)[:3]
             self._check_decisions(task, label, confidence)
             return task, label, confidence
         probabilities = softmax(self.scores(images))
         label = probabilities.argmax(1)
         return np.zeros_like(label), label, probabilities.max(1)
+
+    def _ranked(self, images: NDArray[np.uint8]) -> list[Answer]:
+        """The classes of the task that is named, by their probability in it."""
+        task, label, confidence, probabilities = self.run(images)
+        self._check_decisions(task, label, confidence)
+        ends = np.cumsum([len(classes) for classes in self.card.classes])
+        if probabilities.shape != (len(images), ends[-1]):
+            raise RivalsError(
+                f"{self.path} gives {_size(probabilities)} probabilities for {len(images)} images, "
+                f"but its card names {ends[-1]} classes; export it again."
+            )
+        answers = []
+        for number, row in zip(task.tolist(), probabilities, strict=True):
+            name, classes = self.card.tasks[number], self.card.classes[number]
+            own = row[ends[number] - len(classes) : ends[number]]
+            order = np.argsort(-own, kind="stable")
+            answers.append(Answer(tuple(Choice(classes[k], name, float(own[k])) for k in order)))
+        return answers
 
     def scores(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Logits (n, classes) of images (n, channels, height, width)."""
@@ -119,7 +139,7 @@ class Artefact:
             ) from error
 
     def _check_outputs(self, outputs: Sequence[NDArray[Any]], images: int) -> None:
-        wanted = 3 if self.card.names_task else 1
+        wanted = (4 if self.card.ranks else 3) if self.card.names_task else 1
         if len(outputs) != wanted or any(
             not isinstance(each, np.ndarray) or each.dtype.kind not in "fiu" or not each.ndim
             or len(each) != images for each in outputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +11,16 @@ from rivals.edge.card import BYTES as CARD_BYTES
 from rivals.edge.card import WITHOUT_CHECKSUM, Card, next_sidecar, read_card, sidecar
 from rivals.edge.onnx_file import GraphFileError, onnx_card, ort_card
 from rivals.errors import RivalsError
-from rivals.io.checksum import checksum_fits, has_checksum
-from rivals.io.reading import UnreadableError, printable, read_bytes
+from rivals.io.checksum import checksum_fits, has_checksum, sha256
+from rivals.io.reading import UnreadableError, parse_json, printable, read_bytes
 
 MODEL_BYTES = 256 * 2**20  # of an artefact's file
 FOLDER = "folder"  # the artefact of a C program has no suffix
 C_FILES = ("ticket.c", "ticket.h")
+PAGE = "page"  # nor has the folder of a page for browsers
+PAGE_MODEL = "model.onnx"
+PAGE_FILES, PAGE_BYTES = 32, 64 * 2**20  # in it, and of one beside the model, at most
+PAGE_FILE = re.compile(r"\w[\w.-]{0,60}")  # the name of one
 CARDS_INSIDE = {".onnx": onnx_card, ".ort": ort_card}
 SUFFIXES = (*CARDS_INSIDE, ".tflite", ".pte")
 NATIVE = {  # what runs code from the artefact itself, and what it does
@@ -50,12 +55,13 @@ def find_suffix(path: Path) -> str:
     if place.is_dir():
         if os.path.lexists(place / "model.json"):
             raise RivalsError(f"{path} is the folder of a model, not an export; use rivals.Model.")
-        return FOLDER
+        is_page = os.path.lexists(place / PAGE_MODEL) and not os.path.lexists(place / C_FILES[0])
+        return PAGE if is_page else FOLDER
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise RivalsError(
             f"{path} is not an artefact that can be run: expected a file that ends in "
-            f"{', '.join(SUFFIXES)}, or the folder of a C program."
+            f"{', '.join(SUFFIXES)}, or the folder of a C program or of a page."
         )
     return suffix
 
@@ -74,6 +80,8 @@ def read_artefact(path: Path) -> ArtefactFiles:
     suffix, place = find_suffix(path), path.resolve()
     others: tuple[bytes, ...] = ()
     content: tuple[bytes, ...]
+    if suffix == PAGE:
+        return _read_page(place, path)
     if suffix in CARDS_INSIDE:
         holder = read_bytes(place, "artefact", MODEL_BYTES)
         text, content = _card_inside(holder, suffix, path), (holder,)
@@ -98,7 +106,7 @@ def check_export(path: Path) -> list[str]:
     """
     files = read_artefact(path)
     card, size = files.card, sum(len(data) for data in files.content)
-    kind = "C source" if files.suffix == FOLDER else files.suffix
+    kind = {FOLDER: "C source", PAGE: "a page for browsers"}.get(files.suffix, files.suffix)
     facts = [
         f"An export ({kind}) of {size:,} bytes.",
         f"{len(card.tasks)} task{'s' * (len(card.tasks) > 1)}, "
@@ -156,3 +164,30 @@ def _read_beside(place: Path, suffix: str, path: Path) -> tuple[bytes, ...]:
         if not os.path.lexists(place / name):
             raise RivalsError(f"{path} holds no {name}; make it with `rivals export --to c`.")
     return tuple(read_bytes(place / name, "artefact", MODEL_BYTES, place) for name in C_FILES)
+
+
+def _read_page(place: Path, path: Path) -> ArtefactFiles:
+    """The model and all other files of a page, as its card lists them with their checksums."""
+    holder = _read_sidecar(place, path)
+    card = read_card(holder.decode(errors="replace"), path)
+    listed = parse_json(holder, f"The card of {path}").get("files")
+    if (
+        not isinstance(listed, dict) or PAGE_MODEL not in listed or len(listed) > PAGE_FILES
+        or not all(PAGE_FILE.fullmatch(name) for name in listed)
+    ):  # fmt: skip
+        raise RivalsError(f"The card of {path} does not list its files; export it again.")
+    altered = [] if checksum_fits(holder) else [sidecar(place).name]
+    model = b""
+    for name, digest in listed.items():  # one at a time is in memory
+        limit = MODEL_BYTES if name == PAGE_MODEL else PAGE_BYTES
+        data = read_bytes(place / name, "file of the page", limit, place)
+        if sha256(data) != digest:
+            altered.append(name)
+        if name == PAGE_MODEL:
+            model = data
+    if altered:
+        raise RivalsError(
+            f"{path} was altered: a checksum does not fit ({', '.join(altered)}); export it again."
+        )
+    _card_inside(model, ".onnx", path)  # refuses what a ticket does not hold
+    return ArtefactFiles(path, PAGE, (model,), card)

@@ -1,8 +1,8 @@
 """The card of an artefact: its tasks, their classes, and the preprocessing of pictures.
 
 Formats with metadata hold the card inside the file. Elsewhere it is a JSON file beside the
-artefact: `ticket.tflite` has `ticket.tflite.json`, and the folder of a C program has `card.json`.
-Its field `sha256` covers the card and the artefact; cards of version 1 have none.
+artefact: `ticket.tflite` has `ticket.tflite.json`, and the folder of a C program or of a page has
+`card.json`. Its field `sha256` covers the card and the artefact; cards of version 1 have none.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Card:
     std: tuple[float, ...]
     raw_input: bool  # the artefact takes uint8 and does the preprocessing itself
     names_task: bool  # its outputs are task, class and confidence instead of logits
+    ranks: bool = False  # and, after these, the probability of each class within its task
     accuracy: float | None = None  # percent on test data
     int8: float | None = None  # share of the weights that are stored as int8
     version: int = VERSION
@@ -115,6 +116,7 @@ def _card(facts: dict[str, Any], version: int) -> Card:
         tuple(_finite(value) for value in prepare["std"]),
         bool(facts["raw_input"]),
         names_task,
+        names_task and facts.get("probabilities") is True,
         None if facts.get("accuracy") is None else _finite(facts["accuracy"]),
         None if facts.get("int8") is None else _finite(facts["int8"]),
         version,

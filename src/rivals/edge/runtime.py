@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from rivals.edge.artefact_files import FOLDER, ArtefactFiles
+from rivals.edge.artefact_files import FOLDER, PAGE, ArtefactFiles
 from rivals.errors import RivalsError
 
 
@@ -30,6 +30,7 @@ class Runtime(Protocol):
 RUNTIMES = {
     ".onnx": ("runtime_onnx", "OnnxRuntime", "onnxruntime", "export"),
     ".ort": ("runtime_onnx", "OnnxRuntime", "onnxruntime", "export"),
+    PAGE: ("runtime_onnx", "OnnxRuntime", "onnxruntime", "export"),
     ".tflite": ("runtime_litert", "LiteRTRuntime", "ai_edge_litert", "litert"),
     ".pte": ("runtime_executorch", "ExecutorchRuntime", "executorch", "executorch"),
 }

@@ -38,6 +38,12 @@ def checksum_fits(data: bytes, *others: bytes) -> bool:
     return place is not None and data[slice(*place)] == _digest(data, place, others).encode()
 
 
+def sha256(data: bytes) -> str:
+    """The digits of the SHA-256 of a whole file."""
+    digits: str = _sha256()(data).hexdigest()
+    return digits
+
+
 def _place(data: bytes) -> tuple[int, int] | None:
     """Where the digits are; None where there is no field, or more than one."""
     first = FIELD.search(data)
@@ -47,13 +53,13 @@ def _place(data: bytes) -> tuple[int, int] | None:
 
 
 def _digest(data: bytes, place: tuple[int, int], others: tuple[bytes, ...]) -> str:
-    sha256 = _sha256()
-    found, view = sha256(), memoryview(data)
+    new = _sha256()
+    found, view = new(), memoryview(data)
     found.update(view[: place[0]])
     found.update(BLANK.encode())
     found.update(view[place[1] :])
     for other in others:
-        found.update(sha256(other).digest())
+        found.update(new(other).digest())
     digits: str = found.hexdigest()
     return digits
 

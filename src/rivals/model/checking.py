@@ -29,7 +29,7 @@ from rivals.io.reading import is_link, printable
 from rivals.learn.masked_ticket import compare_with_masked
 from rivals.model import ancestor_file, folder, manifest, packing, spare_space, task_file
 from rivals.model.folder import DAMAGE, ModelFolder
-from rivals.model.folder_kind import folder_kind, is_c_program
+from rivals.model.folder_kind import folder_kind, is_exported_folder
 from rivals.model.history import ModelHistory
 from rivals.tickets.ticket import check_ticket
 
@@ -122,7 +122,7 @@ def _signature(report: CheckReport, key: Path | None) -> None:
 
 
 def _kind(path: Path) -> str:
-    if is_c_program(path):
+    if is_exported_folder(path):
         return "export"
     if path.is_dir() or not path.exists():
         return folder_kind(path)

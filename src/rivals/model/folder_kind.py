@@ -8,7 +8,7 @@ from pathlib import Path
 from rivals.errors import RivalsError
 from rivals.model.manifest import NAME
 
-C_CARD = "card.json"  # of a C program
+CARD_INSIDE = "card.json"  # of a C program or a page
 FILES = {  # the first one decides
     NAME: "model", "config.yaml": "run", "ticket.json": "ticket", "ancestor.json": "ancestor",
 }  # fmt: skip
@@ -39,8 +39,8 @@ def folder_kind(folder: Path) -> str:
     )
 
 
-def is_c_program(folder: Path) -> bool:
-    """Whether a folder is an exported C program: it has a card, and is no model, run or ticket."""
-    if not lexists(folder / C_CARD):
+def is_exported_folder(folder: Path) -> bool:
+    """Whether a folder is an exported C program or page: it has a card, and is no model or run."""
+    if not lexists(folder / CARD_INSIDE):
         return False
     return not any(lexists(folder / name) for name in FILES)

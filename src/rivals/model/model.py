@@ -324,15 +324,17 @@ class Model:
         return self.opened().ticket(task)
 
     def export(
-        self, task: str, out: str | PathLike[str], to: str | None = None, **options: Any
+        self, task: str | None, out: str | PathLike[str], to: str | None = None, **options: Any
     ) -> Exported:
         """Write a ticket as a file for a runtime, run it there, compare, keep it if it agrees.
 
         Args:
-            task: The task whose ticket it is.
+            task: The task whose ticket it is; None with `all_tasks=True`.
             out: Where it goes, e.g. screws.onnx.
-            to: onnx, ort, onnx-int8, litert, executorch or c; by default from the ending of `out`.
-            options: `images`, pictures to compare with: a folder or a dataset, as for `learn`.
+            to: onnx, ort, onnx-int8, litert, executorch, c or web; by default from the ending of
+                `out`.
+            options: `images`, pictures to compare with: a folder or a dataset, as for `learn`;
+                `all_tasks`; for web `runtime`.
         """
         from rivals.deploy.exporting import export_from
 

@@ -27,6 +27,7 @@ LABELS = {  # in the order of the page: name, what it is for
     "ort": ("ORT", "onnxruntime, also its minimal builds"),
     "onnx-int8": ("ONNX, 8 bits", "a quarter of the size"),
     "c": ("C source", "microcontrollers; any C99 compiler"),
+    "web": ("Page for browsers", "a folder for any web server; camera, offline, phones"),
     "litert": ("LiteRT", "phones and boards, formerly TensorFlow Lite"),
     "executorch": ("ExecuTorch", "phones and boards, with XNNPACK"),
 }
