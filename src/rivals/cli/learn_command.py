@@ -11,7 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from rivals.cli.echo import echo, echo_json
-from rivals.cli.options import DeviceOption, JsonOption, ThreadsOption, check_threads
+from rivals.cli.options import (
+    DeviceOption,
+    JsonOption,
+    LogEveryOption,
+    LogOption,
+    ThreadsOption,
+    check_threads,
+)
 from rivals.errors import RivalsError
 
 STARTED = time.monotonic()  # --minutes includes the start of the program
@@ -60,6 +67,8 @@ def learn(
     ] = None,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 1,
+    log: LogOption = None,
+    log_every: LogEveryOption = 10,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON for each event.")
     ] = False,
@@ -82,7 +91,7 @@ def learn(
                     folder, name, again=again, strict=strict, minutes=minutes, ram=ram,
                     network=network, size=size, grey=grey or None, seed=seed, ancestor=ancestor,
                     new=new, epochs=epochs, augmentation=augment, listener=screen,
-                    asked_to_stop=stop.asked, started=STARTED,
+                    asked_to_stop=stop.asked, started=STARTED, log=log, log_every=log_every,
                 )  # fmt: skip
             except Interrupted:
                 screen({"event": "stopped"})
