@@ -8,6 +8,7 @@ Rows are appended. A half-written last row, which a killed process leaves, is no
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -23,11 +24,12 @@ from numpy.typing import NDArray
 
 from rivals.errors import RivalsError
 from rivals.io.files import make_folder, open_plain, write_bytes
-from rivals.io.reading import read_bytes
+from rivals.io.reading import UnreadableError, read_bytes
 from rivals.logs.logger import Logger
 
 LARGEST = 256 * 2**20  # bytes of a file
 MOST_COLUMNS = 200
+TRIES = 5  # to read a file that grows
 IMAGES = "images"  # the folder of pictures
 Row = dict[str, str]
 
@@ -124,7 +126,7 @@ class CSVLogger(Logger):
 
 def read_rows(path: Path) -> tuple[list[str], list[Row]]:
     """The columns of a log, and its rows; a last row that is not complete is left out."""
-    text = read_bytes(path, "log", LARGEST).decode(errors="replace")
+    text = _content(path).decode(errors="replace")
     whole = text[: text.rfind("\n") + 1]
     lines = list(csv.reader(io.StringIO(whole, newline="")))
     columns = lines[0] if lines else ["step"]
@@ -136,6 +138,15 @@ def read_rows(path: Path) -> tuple[list[str], list[Row]]:
             raise _damaged(path, f"line {number} does not fit its columns")
         rows.append(dict(zip(columns, cells, strict=True)))
     return columns, rows
+
+
+def _content(path: Path) -> bytes:
+    """All bytes of a file that somebody may be writing to: if it grew meanwhile, they are read
+    again."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(UnreadableError):
+            return read_bytes(path, "log", LARGEST)
+    return read_bytes(path, "log", LARGEST)
 
 
 def read_log(path: Path) -> dict[str, NDArray[np.float64]]:

@@ -159,10 +159,11 @@ class Model:
         from rivals.model.learning import learn
 
         return learn(
-            data, self.path, name, classes=classes, log=log, log_every=log_every, callbacks=callbacks, listener=listener,
-            asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
-            strict=strict, minutes=minutes, ram=ram, network=network, size=size, grey=grey,
-            ancestor=None if ancestor is None else fspath(ancestor), new=share_of_new(new),
+            data, self.path, name, classes=classes, log=log, log_every=log_every,
+            callbacks=callbacks, listener=listener, asked_to_stop=asked_to_stop, started=started,
+            device=self.device, again=again, strict=strict, minutes=minutes, ram=ram,
+            network=network, size=size, grey=grey, new=share_of_new(new),
+            ancestor=None if ancestor is None else fspath(ancestor),
             epochs=epochs, augmentation=augmentation, seed=seed,
         )  # fmt: skip
 
