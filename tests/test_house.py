@@ -24,6 +24,8 @@ ROOMS = (
     "settings",
     "answer",
     "edge",  # runs exported files, without torch
+    "logs",  # where the numbers of a training go; torch only inside one of them
+    "experiment/grid_state",  # what a comparison says of itself, without torch
     "experiment/result_file",  # the format of results, without torch
     "experiment/report",  # reads result files, without torch
     "nn",

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from rivals.learn.callbacks import Callback, EarlyStopping
     from rivals.learn.method import Method, methods
     from rivals.learn.trainer import Trainer
+    from rivals.learn.training_log import TrainingLog
+    from rivals.logs.csv_log import CSVLogger
+    from rivals.logs.logger import Logger
+    from rivals.logs.mlflow_log import MlflowLogger
+    from rivals.logs.tensorboard_log import TensorBoardLogger
+    from rivals.logs.wandb_log import WandbLogger
     from rivals.model.explaining import Explanation
     from rivals.model.model import Model
     from rivals.model.testing import TestReport
@@ -39,12 +45,15 @@ __version__ = "0.2.0"
 
 _MODULES = {
     "Answer": "rivals.answer",
+    "CSVLogger": "rivals.logs.csv_log",
     "Callback": "rivals.learn.callbacks",
     "Choice": "rivals.answer",
     "EarlyStopping": "rivals.learn.callbacks",
     "Explanation": "rivals.model.explaining",
     "Interrupted": "rivals.errors",
+    "Logger": "rivals.logs.logger",
     "Method": "rivals.learn.method",
+    "MlflowLogger": "rivals.logs.mlflow_log",
     "Model": "rivals.model.model",
     "RivalNetwork": "rivals.nn.rival_network",
     "RivalsError": "rivals.errors",
@@ -54,9 +63,12 @@ _MODULES = {
     "TWTAConv2d": "rivals.nn.twta_layers",
     "TWTALinear": "rivals.nn.twta_layers",
     "Task": "rivals.streams.task",
+    "TensorBoardLogger": "rivals.logs.tensorboard_log",
     "TestReport": "rivals.model.testing",
     "Ticket": "rivals.tickets.ticket",
     "Trainer": "rivals.learn.trainer",
+    "TrainingLog": "rivals.learn.training_log",
+    "WandbLogger": "rivals.logs.wandb_log",
     "benchmarks": "rivals.streams.stream:streams",  # rivals.streams is the package
     "compare": "rivals.experiment.grid.comparison",
     "make_ancestor": "rivals.ancestors.making",
@@ -66,12 +78,15 @@ _MODULES = {
 }
 __all__ = [
     "Answer",
+    "CSVLogger",
     "Callback",
     "Choice",
     "EarlyStopping",
     "Explanation",
     "Interrupted",
+    "Logger",
     "Method",
+    "MlflowLogger",
     "Model",
     "RivalNetwork",
     "RivalsError",
@@ -81,9 +96,12 @@ __all__ = [
     "TWTAConv2d",
     "TWTALinear",
     "Task",
+    "TensorBoardLogger",
     "TestReport",
     "Ticket",
     "Trainer",
+    "TrainingLog",
+    "WandbLogger",
     "benchmarks",
     "compare",
     "make_ancestor",

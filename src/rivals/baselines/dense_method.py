@@ -144,6 +144,9 @@ class DenseMethod(Method):
             return self.settings.lr
         return self.settings.lr * (1 - self.position.step / self.position.steps)
 
+    def step_facts(self) -> dict[str, float]:
+        return {} if self.optimizer is None else {"lr": self.optimizer.param_groups[0]["lr"]}
+
     def update(self) -> None:
         assert self.optimizer is not None
         self.optimizer.param_groups[0]["lr"] = self.rate()

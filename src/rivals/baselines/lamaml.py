@@ -97,6 +97,10 @@ class LaMAML(DenseMethod):
             self.memory.observe(batch)
         return result
 
+    def step_facts(self) -> dict[str, float]:
+        """In `lamaml` every weight has a learned step size of its own."""
+        return {} if self.settings.variant == "lamaml" else super().step_facts()
+
     def meta_update(
         self, batch: Batch, replayed: list[Batch], parts: list[Batch]
     ) -> tuple[float, Tensor]:

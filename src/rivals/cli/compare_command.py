@@ -15,6 +15,8 @@ from rivals.cli.options import (
     AllowImportOption,
     DataOption,
     JsonOption,
+    LogEveryOption,
+    LogOption,
     SaveOption,
     SetOption,
     use_data_folder,
@@ -63,6 +65,8 @@ def compare(
         str | None, typer.Option(help="Where to train: cpu (default), cuda, mps or auto.")
     ] = None,
     save_every: SaveOption = 30.0,
+    log: LogOption = None,
+    log_every: LogEveryOption = 10,
     allow_import: AllowImportOption = None,
     bands: Annotated[
         Path | None,
@@ -92,7 +96,16 @@ def compare(
         quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
         with stop, screen.opened(), quiet:
             comparison = run_grid(
-                runs, folder, workers, engine, address, save_every, screen, stop.asked
+                runs,
+                folder,
+                workers,
+                engine,
+                address,
+                save_every,
+                screen,
+                stop.asked,
+                log,
+                log_every,
             )
     outcomes = [comparison.outcomes[run] for run in runs]
     found, rows = verdicts(runs, folder), variants(outcomes)

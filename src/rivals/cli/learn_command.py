@@ -12,7 +12,14 @@ import typer
 
 from rivals.cli.echo import echo, echo_json
 from rivals.cli.given_data import given_data, given_name
-from rivals.cli.options import DeviceOption, JsonOption, ThreadsOption, check_threads
+from rivals.cli.options import (
+    DeviceOption,
+    JsonOption,
+    LogEveryOption,
+    LogOption,
+    ThreadsOption,
+    check_threads,
+)
 from rivals.errors import RivalsError
 
 STARTED = time.monotonic()  # --minutes includes the start of the program
@@ -67,6 +74,8 @@ def learn(
     ] = None,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 1,
+    log: LogOption = None,
+    log_every: LogEveryOption = 10,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON for each event.")
     ] = False,
@@ -90,7 +99,7 @@ def learn(
                     minutes=minutes, ram=ram,
                     network=network, size=size, grey=grey or None, seed=seed, ancestor=ancestor,
                     new=new, epochs=epochs, augmentation=augment, listener=screen,
-                    asked_to_stop=stop.asked, started=STARTED,
+                    asked_to_stop=stop.asked, started=STARTED, log=log, log_every=log_every,
                 )  # fmt: skip
             except Interrupted:
                 screen({"event": "stopped"})

@@ -30,6 +30,17 @@ DeviceOption = Annotated[
     str, typer.Option("--device", help="Where to train: cpu, cuda, mps or auto.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+LogOption = Annotated[
+    str | None,
+    typer.Option(
+        "--log",
+        metavar="A,B",
+        help="Log steps and tasks to csv, tensorboard, mlflow or wandb; several with commas.",
+    ),
+]
+LogEveryOption = Annotated[
+    int, typer.Option("--log-every", metavar="N", help="Log every N-th step of a task.")
+]
 SaveOption = Annotated[
     float, typer.Option("--save-every", help="Seconds between two checkpoints inside a task.")
 ]

@@ -13,6 +13,8 @@ from rivals.cli.options import (
     DataOption,
     DeviceOption,
     JsonOption,
+    LogEveryOption,
+    LogOption,
     SaveOption,
     SetOption,
     ThreadsOption,
@@ -46,6 +48,8 @@ def run(
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 1,
     save_every: SaveOption = 30.0,
+    log: LogOption = None,
+    log_every: LogEveryOption = 10,
     as_json: JsonOption = False,
 ) -> int:
     """Learn the tasks of BENCHMARK one by one. After each, measure all tasks so far."""
@@ -63,14 +67,15 @@ def run(
         with stop, screen.opened():
             results = api.run(
                 benchmark, method, preset=preset, seed=seed, settings=parse_overrides(set_ or []),
-                out=folder, resume=resume, on=on, device=device, threads=threads,
+                out=folder, resume=resume, on=on, device=device, threads=threads, log=log,
+                log_every=log_every,
                 callbacks=(screen,), asked_to_stop=stop.asked, save_every=save_every,
             )  # fmt: skip
     except Interrupted:
         options = {
             "--method": method, "--preset": preset, "--set": set_ or [], "--on": on,
             "--seed": seed, "--out": folder, "--data": data, "--device": device,
-            "--threads": threads,
+            "--threads": threads, "--log": log, "--log-every": log_every,
         }  # fmt: skip
         screen.message("Stopped and saved. Go on with:")
         screen.message(f"  {resume_command(benchmark, options)}")
@@ -84,7 +89,14 @@ def run(
 
 def resume_command(benchmark: str, options: dict[str, object]) -> str:
     """The command that continues a run."""
-    defaults = {"--on": "test", "--device": "cpu", "--threads": 1, "--data": None}
+    defaults = {
+        "--on": "test",
+        "--device": "cpu",
+        "--threads": 1,
+        "--data": None,
+        "--log": None,
+        "--log-every": 10,
+    }
     words = ["rivals", "run", benchmark]
     for option, value in options.items():
         if option in defaults and value == defaults[option]:

@@ -14,7 +14,8 @@ from rich.table import Table
 
 from rivals.cli.matrix_table import matrix_table
 from rivals.cli.terminal import Terminal, bars
-from rivals.experiment.loop import Run, RunCallback
+from rivals.experiment.loop import Run
+from rivals.learn.callbacks import Callback
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
 from rivals.model.testing import plus_minus
@@ -22,7 +23,7 @@ from rivals.model.testing import plus_minus
 MATRIX_TASKS = 10  # a longer stream is shown as two columns
 
 
-class RunScreen(RunCallback):
+class RunScreen(Callback):
     """Shows progress on a terminal; elsewhere only the tables at the end."""
 
     def __init__(self, quiet: bool = False) -> None:

@@ -9,10 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from rivals.experiment.loop import RunCallback
 from rivals.experiment.run_names import run_name
 from rivals.experiment.run_settings import resolve
 from rivals.experiment.start import prepare
+from rivals.learn.callbacks import Callback
+from rivals.learn.training_log import EVERY, TrainingLog
+from rivals.logs.open_loggers import FOLDER, LogTarget, open_loggers
 from rivals.registry import imports_allowed
 from rivals.streams.stream import Stream
 
@@ -67,7 +69,9 @@ def run(
     on: str = "test",
     device: str = "cpu",
     threads: int = 1,
-    callbacks: Sequence[RunCallback] = (),
+    log: LogTarget = None,
+    log_every: int = EVERY,
+    callbacks: Sequence[Callback] = (),
     asked_to_stop: Callable[[], bool] = lambda: False,
     save_every: float = 30.0,
 ) -> RunResults:
@@ -85,6 +89,9 @@ def run(
         on: Measure on test or on validation images.
         device: cpu, cuda, mps or auto.
         threads: Threads of torch.
+        log: Where numbers of steps and tasks go: csv, tensorboard, mlflow or wandb, several as
+            "tensorboard,csv", a `rivals.Logger`, or a list; files go to `out`/log.
+        log_every: Steps between two that are logged.
         callbacks: Told of every task and every step.
         asked_to_stop: Asked after every step; then `rivals.Interrupted` is raised.
         save_every: Seconds between two checkpoints inside a task.
@@ -105,5 +112,8 @@ def run(
             folder = Path("runs") / run_name(name, method, preset, seed, on=on)
         else:
             folder = Path(tempfile.mkdtemp(prefix="rivals-")) / "run"
+        if log is not None:
+            loggers = open_loggers(log, folder / FOLDER)
+            callbacks = (*callbacks, TrainingLog(loggers, log_every))
         job = prepare(chosen, folder, resume, callbacks, asked_to_stop, save_every, on, own)
         return RunResults(folder, job.go().content)

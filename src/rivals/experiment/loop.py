@@ -20,14 +20,6 @@ from rivals.streams.stream import Stream, StreamItem
 from rivals.tickets.ticket import Ticket
 
 
-class RunCallback(Callback):
-    """A callback that is also told when a run begins, and the results after each task."""
-
-    def on_run_begin(self, run: Run) -> None: ...
-
-    def on_results(self, run: Run) -> None: ...
-
-
 @dataclass
 class Run:
     """A stream, a method, and the folder where both are kept safe."""
@@ -37,7 +29,7 @@ class Run:
     folder: RunFolder
     results: Results
     seed: Seed
-    callbacks: Sequence[RunCallback] = ()
+    callbacks: Sequence[Callback] = ()
     measured: Measured = field(default_factory=Measured)
     save_every: float = 30.0  # seconds between two checkpoints inside a task
     asked_to_stop: Callable[[], bool] = lambda: False
@@ -53,6 +45,8 @@ class Run:
             return results
         finally:
             self.folder.release()
+            for callback in self.callbacks:
+                callback.on_run_end(self)
 
     def tasks(self) -> Results:
         """Learn, evaluate and record every task."""
@@ -99,6 +93,8 @@ class Run:
     def save(self) -> None:
         """Put the state beside the results it belongs to, both or neither."""
         self.folder.check_place()
+        for callback in self.callbacks:
+            callback.on_save(self)
         self.folder.checkpoints.save(
             Checkpoint(
                 self.done, self.results.content, self.measured.to_dict(), self.method.state()
@@ -136,13 +132,16 @@ class Run:
 
 
 class Measuring(Callback):
-    """Adds the seconds of training to the measurements."""
+    """Adds the seconds and the steps of training to the measurements."""
 
     def __init__(self, measured: Measured) -> None:
         self.measured = measured
 
     def on_task_begin(self, trainer: Trainer) -> None:
         self.measured.begin(trainer.task.name)
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        self.measured.steps[trainer.task.name] = trainer.method.position.step
 
     def on_task_end(self, trainer: Trainer) -> None:
         self.measured.end()

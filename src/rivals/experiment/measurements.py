@@ -44,11 +44,13 @@ class Measured:
     peak_memory_bytes: int = 0
     resumed: int = 0
     train_seconds: dict[str, float] = field(default_factory=dict)  # by task
+    steps: dict[str, int] = field(default_factory=dict)  # by task; resumed logs count from them
     _task: str = ""
     _since: float = 0.0
 
     def begin(self, task: str) -> None:
         self._task, self._since = task, time.monotonic()
+        self.steps.setdefault(task, 0)
 
     def account(self) -> None:
         """Add the time since `begin`, or since the last call, to the task."""
@@ -79,5 +81,6 @@ class Measured:
                 setattr(found, name, values[name])
         seconds = found.train_seconds.items()
         found.train_seconds = {task: each for task, each in seconds if isinstance(each, float)}
+        found.steps = {t: each for t, each in found.steps.items() if isinstance(each, int)}
         found.resumed += 1
         return found

@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 
 from rivals.errors import RivalsError
-from rivals.experiment.loop import Run, RunCallback
+from rivals.experiment.loop import Run
 from rivals.experiment.results import Results
 from rivals.experiment.run_folder import RunFolder
 from rivals.experiment.run_settings import RunSettings
+from rivals.learn.callbacks import Callback
 from rivals.learn.method import methods
 from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan
@@ -24,7 +25,7 @@ def prepare(
     settings: RunSettings,
     out: Path,
     resume: bool = False,
-    callbacks: Sequence[RunCallback] = (),
+    callbacks: Sequence[Callback] = (),
     asked_to_stop: Callable[[], bool] = lambda: False,
     save_every: float = 30.0,
     on: str = "test",

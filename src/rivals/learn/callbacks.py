@@ -54,6 +54,20 @@ class Callback:
     def on_task_end(self, trainer: Trainer) -> None:
         """The task is learned."""
 
+    # Only `rivals.run` calls these; `run` has `results.content`, `method`, `folder` and `stream`.
+
+    def on_run_begin(self, run: Any) -> None:
+        """Before the first task, or before a run goes on that was stopped."""
+
+    def on_save(self, run: Any) -> None:
+        """Before a checkpoint is written."""
+
+    def on_results(self, run: Any) -> None:
+        """All tasks so far were measured, and the results are written."""
+
+    def on_run_end(self, run: Any) -> None:
+        """The run is finished, stopped or broken off."""
+
 
 class OnStep(Callback):
     """Calls a function with the result of every step."""

@@ -210,6 +210,10 @@ class Method(ABC):
         """What the results say of a task beyond its accuracy."""
         return {}
 
+    def step_facts(self) -> dict[str, float]:
+        """What logs say of the last step beyond its loss and accuracy: `lr`, where there is one."""
+        return {}
+
     @property
     def phase(self) -> str:
         """A name for steps of equal cost, so that one of them is measured for all."""

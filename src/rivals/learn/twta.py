@@ -341,6 +341,10 @@ class TWTA(Method):
         s = self.settings.competition
         return active_count(s.active, s.active_end, self.compete_progress())
 
+    def step_facts(self) -> dict[str, float]:
+        found = {"lr": self.optimisers[0].param_groups[0]["lr"]}
+        return {**found, "entropy": self.entropy()} if self.competing else found
+
     @torch.no_grad()
     def entropy(self) -> float:
         """Of the posteriors, mean over all blocks, in nats."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ from rivals.learn.linear_head import Fit
 from rivals.learn.logistic_regression import logistic_regression
 from rivals.learn.method import Position
 from rivals.learn.trainer import PLANNED, Trainer
+from rivals.learn.training_log import EVERY
 from rivals.learn.twta import TWTA
+from rivals.logs.open_loggers import LogTarget, open_loggers
 from rivals.model import advice, budgets, defaults, limits
 from rivals.model.advice import Advice
 from rivals.model.data_source import PictureData, open_source, task_name
@@ -42,6 +44,7 @@ from rivals.model.edge_discriminant import EdgeDiscriminant
 from rivals.model.events import EventCallback, Listener, begins
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
+from rivals.model.learn_log import LearnLog, log_folder
 from rivals.model.learn_options import LearnOptions, new_model
 from rivals.model.manifest import TaskFacts, exists
 from rivals.naming import familiarity
@@ -106,6 +109,8 @@ def learn(
     name: str | None = None,
     *,
     classes: Sequence[str] | None = None,
+    log: LogTarget = None,
+    log_every: int = EVERY,
     callbacks: Sequence[Callback] = (),
     listener: Listener = lambda event: None,
     asked_to_stop: Callable[[], bool] = lambda: False,
@@ -122,6 +127,7 @@ def learn(
     budget = budgets.TimeBudget(wanted.minutes, time.monotonic() if started is None else started)
     where = Path(model)
     task = picture_source.named(task_name(data, name), "task")
+    logged = LearnLog(open_loggers(log, log_folder(where, task)), log_every)
     if isinstance(data, str | Path):
         check_apart(Path(data), where)
     with write_lock(where) as lock:
@@ -135,8 +141,10 @@ def learn(
             content = new_model(source, wanted, ancestor)
             opened = ModelFolder(where, content, device, lock, ancestor=ancestor)
         source = source.read_as(opened.description.sound, f"the model {where}")
+        if logged.loggers:
+            callbacks, listener = [*callbacks, logged], logged.heard(listener)
         session = LearningSession(opened, task, wanted, budget, callbacks, listener, asked_to_stop)
-        with limits_in_words():
+        with limits_in_words(), closing(logged):
             return session.run(source)
 
 

@@ -26,6 +26,7 @@ from rivals.tickets.ticket import Ticket
 if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answering is quick
     from rivals.deploy.exported import Exported
     from rivals.learn.callbacks import Callback
+    from rivals.logs.open_loggers import LogTarget
     from rivals.model.data_source import PictureData
     from rivals.model.events import Listener
     from rivals.model.explaining import Explanation
@@ -118,6 +119,8 @@ class Model:
         ancestor: str | PathLike[str] | None = None,
         new: float | str | None = "auto",
         seed: int | None = None,
+        log: LogTarget = None,
+        log_every: int = 10,
         callbacks: Sequence[Callback] = (),
         listener: Listener = lambda event: None,
         asked_to_stop: Callable[[], bool] = lambda: False,
@@ -145,6 +148,10 @@ class Model:
                 backbone of timm with weights from the hub; timm:NAME=FILE takes them from a file.
             new: Share of blocks that get a new unit, 0 to 1; auto: the pictures decide.
             seed: All randomness of a new model comes from it.
+            log: Where numbers of steps go: csv, tensorboard, mlflow or wandb, several as
+                "tensorboard,csv", a `rivals.Logger`, or a list; files go to a folder beside the
+                model, MODEL-log/TASK.
+            log_every: Steps between two that are logged.
             callbacks: Callbacks of the trainer.
             listener: Called with every event, a dictionary.
             asked_to_stop: Asked at every step; then `rivals.Interrupted` is raised.
@@ -157,10 +164,11 @@ class Model:
         from rivals.model.learning import learn
 
         return learn(
-            data, self.path, name, classes=classes, callbacks=callbacks, listener=listener,
-            asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
-            strict=strict, minutes=minutes, ram=ram, network=network, size=size, grey=grey,
-            ancestor=None if ancestor is None else fspath(ancestor), new=share_of_new(new),
+            data, self.path, name, classes=classes, log=log, log_every=log_every,
+            callbacks=callbacks, listener=listener, asked_to_stop=asked_to_stop, started=started,
+            device=self.device, again=again, strict=strict, minutes=minutes, ram=ram,
+            network=network, size=size, grey=grey, new=share_of_new(new),
+            ancestor=None if ancestor is None else fspath(ancestor),
             epochs=epochs, augmentation=augmentation, seed=seed,
         )  # fmt: skip
 

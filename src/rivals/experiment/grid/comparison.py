@@ -7,7 +7,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any, Protocol
@@ -25,7 +25,10 @@ from rivals.experiment.grid.engine import (
 )
 from rivals.experiment.grid.grid_file import PlannedRun, plan
 from rivals.experiment.grid.run_status import RunStatus, read_status
+from rivals.experiment.grid_state import GridState
 from rivals.io.files import make_folder
+from rivals.learn.training_log import EVERY, TrainingLog
+from rivals.logs.open_loggers import log_names, open_loggers
 from rivals.registry import allowed_imports, imports_allowed
 
 KEPT, WAITING = "kept", "waiting"  # was finished before; was not started
@@ -79,12 +82,15 @@ def compare(
     engine: str = "processes",
     address: str | None = None,
     save_every: float = 30.0,
+    log: str | None = None,
+    log_every: int = EVERY,
 ) -> list[Outcome]:
     """Run every method with every seed on every benchmark; one folder each below `out`.
 
     Every run is a process of its own, as many at a time as there are `workers` (default: cores).
     Finished runs are kept, unfinished ones resume. With `on="validation"` accuracy is measured on
-    validation images, to choose settings by.
+    validation images, to choose settings by. `log` names loggers, such as "csv": every run has a
+    log in its own folder.
 
     >>> import rivals
     >>> small = {"tasks": 1, "epochs": 1, "architecture": "mlp", "widths": (8, 8), "units": 2}
@@ -96,7 +102,9 @@ def compare(
     methods = [methods] if isinstance(methods, str) else list(methods)
     with imports_allowed([*benchmarks, *methods, *(settings or {}).values()]):
         runs = plan(benchmarks, methods, seeds, preset, settings or {}, on=on, device=device)
-        comparison = run_grid(runs, Path(out), workers, engine, address, save_every)
+        comparison = run_grid(
+            runs, Path(out), workers, engine, address, save_every, log=log, log_every=log_every
+        )
     return [comparison.outcomes[run] for run in runs]
 
 
@@ -109,18 +117,27 @@ def run_grid(
     save_every: float = 30.0,
     display: ComparisonDisplay | None = None,
     asked_to_stop: Callable[[], bool] = lambda: False,
+    log: str | None = None,
+    log_every: int = EVERY,
 ) -> Comparison:
     """Carry out `runs`; the comparison that is returned has their outcomes."""
     if not save_every >= 0:
         raise RivalsError(f"save_every is {save_every}, but must not be negative.")
     folder = Path(os.path.abspath(out))
+    TrainingLog(open_loggers(log, folder), log_every)  # refused before anything is written
     check_folder(folder)
     chosen = make_engine(engine, address, workers, len(runs))
-    comparison = Comparison(runs, folder, chosen, display or NoDisplay(), save_every, asked_to_stop)
+    comparison = Comparison(
+        runs, folder, chosen, display or NoDisplay(), save_every, asked_to_stop,
+        log=",".join(log_names(log)), log_every=log_every,
+    )  # fmt: skip
+    state = GridState(tuple(run.folder for run in runs), at_work=True)
+    state.write(folder)
     try:
         comparison.go()
     finally:
         chosen.close()
+        replace(state, at_work=False).write(folder)
     return comparison
 
 
@@ -162,6 +179,8 @@ class Comparison:
     display: ComparisonDisplay
     save_every: float = 30.0
     asked_to_stop: Callable[[], bool] = lambda: False
+    log: str = ""  # names of loggers
+    log_every: int = EVERY
     outcomes: dict[PlannedRun, Outcome] = field(default_factory=dict)
     seconds: dict[tuple[str, ...], list[float]] = field(  # of finished runs, by kind
         default_factory=lambda: defaultdict(list)
@@ -190,7 +209,10 @@ class Comparison:
                 if self._is_finished(run):  # by another process, meanwhile
                     continue
                 running[run] = time.monotonic()
-                job = GridJob(run, self.out, self.save_every, tuple(allowed_imports()))
+                job = GridJob(
+                    run, self.out, self.save_every, tuple(allowed_imports()), self.log,
+                    self.log_every,
+                )  # fmt: skip
                 self.engine.start(job)
                 self.display.started(run)
             for event in self.engine.events(POLL_SECONDS):

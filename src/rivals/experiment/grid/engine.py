@@ -19,6 +19,8 @@ class GridJob:
     out: Path
     save_every: float = 30.0
     imports: tuple[str, ...] = ()  # of module:name, what its worker may import
+    log: str = ""  # names of loggers, with commas
+    log_every: int = 10  # steps
 
     def to_dict(self) -> dict[str, Any]:
         run = self.run
@@ -26,7 +28,7 @@ class GridJob:
             "benchmark": run.benchmark, "method": run.method, "preset": run.preset,
             "seed": run.seed, "changes": list(run.changes), "on": run.on, "device": run.device,
             "folder": str(self.out / run.folder), "save_every": self.save_every,
-            "imports": list(self.imports),
+            "imports": list(self.imports), "log": self.log, "log_every": self.log_every,
         }  # fmt: skip
 
 

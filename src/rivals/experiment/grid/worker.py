@@ -17,16 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from rivals.errors import Interrupted, RivalsError
-from rivals.experiment.loop import Run, RunCallback
+from rivals.experiment.loop import Run
 from rivals.io.locks import BusyError
+from rivals.learn.callbacks import Callback
 from rivals.learn.method import StepResult
 from rivals.learn.trainer import Trainer
+from rivals.learn.training_log import TrainingLog
+from rivals.logs.open_loggers import FOLDER, open_loggers
 from rivals.registry import imports_allowed
 
 EVERY = 0.25  # seconds between two progress messages
 
 
-class ProgressWriter(RunCallback):
+class ProgressWriter(Callback):
     """Tells the parent process how far the run is."""
 
     def __init__(self, channel: int) -> None:
@@ -110,7 +113,11 @@ def _prepared(job: dict[str, Any], writer: ProgressWriter, stop: threading.Event
         job["benchmark"], job["method"], job["preset"], job["seed"], changes, device=job["device"]
     )
     resume = (folder / "config.yaml").exists()
-    options = ((writer,), stop.is_set, job["save_every"], job["on"])
+    callbacks: list[Callback] = [writer]
+    if job["log"]:
+        loggers = open_loggers(job["log"], folder / FOLDER)
+        callbacks.append(TrainingLog(loggers, job["log_every"]))
+    options = (callbacks, stop.is_set, job["save_every"], job["on"])
     try:
         return prepare(settings, folder, resume, *options)
     except RivalsError:

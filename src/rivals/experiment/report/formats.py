@@ -10,7 +10,15 @@ from rivals.experiment.report.tables import Cell, Column, Table
 
 NOTHING = "–"
 SCALE = {"megabytes": 1e-6, "kilobytes": 1e-3}
-DIGITS = {"percent": 1, "points": 1, "count": 0, "seconds": 1, "megabytes": 0, "kilobytes": 1}
+DIGITS = {
+    "percent": 1,
+    "points": 1,
+    "count": 0,
+    "seconds": 1,
+    "megabytes": 0,
+    "kilobytes": 1,
+    "loss": 3,
+}
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -15,6 +16,8 @@ from rivals.experiment.report.formats import words
 from rivals.experiment.report.groups import Section
 from rivals.experiment.report.tables import Cell, Column, Table
 
+REFRESH_SECONDS = 5  # after which a live page asks for itself again
+
 
 @dataclass(frozen=True)
 class Chapter:
@@ -25,7 +28,10 @@ class Chapter:
     figures: list[Figure]
 
 
-def page(overviews: list[Table], chapters: list[Chapter], title: str) -> str:
+def page(
+    overviews: list[Table], chapters: list[Chapter], title: str, running: Table | None = None,
+    curves: Sequence[Figure] = (), live: bool = False,
+) -> str:  # fmt: skip
     """The page as HTML. Names from files are escaped; SVGs are our own."""
     from jinja2 import DictLoader, Environment
 
@@ -46,6 +52,7 @@ def page(overviews: list[Table], chapters: list[Chapter], title: str) -> str:
     }
     return environment.get_template("page").render(
         title=title, overviews=overviews, chapters=chapters, facts=facts, version=__version__,
+        running=running, curves=curves, refresh=REFRESH_SECONDS if live else None,
         references={g.label for c in chapters for g in c.section.groups if g.reference},
     )  # fmt: skip
 

@@ -8,22 +8,28 @@ resolved, so runs of older versions can be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rivals.errors import RivalsError
 from rivals.experiment.result_file import read_results
-from rivals.io.reading import read_json, read_yaml
+from rivals.io.reading import check_no_links, read_json, read_yaml
 from rivals.io.seal import unsealed
+from rivals.logs.csv_log import read_log
+
+STEPS = Path("log", "steps.csv")  # of a run that was made with --log csv
 
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """The content of one run."""
+    """The content of one run; of one that is at work, what there is of it."""
 
     path: Path  # of its folder or of its JSON file
     results: dict[str, Any]
@@ -66,6 +72,37 @@ class FinishedRun:
         peak = self.measured.get("peak_memory_bytes")
         return float(peak) if isinstance(peak, int | float) and peak else None
 
+    @property
+    def complete(self) -> bool:
+        return bool(self.results.get("complete"))
+
+    @property
+    def done(self) -> int:
+        """Tasks that are learned."""
+        return len(self.results.get("tasks", []))
+
+    @cached_property
+    def steps(self) -> dict[str, NDArray[np.float64]]:
+        """The log of its training steps, a column each; empty where nothing was logged as CSV."""
+        path = self.path / STEPS
+        if not self.path.is_dir() or not os.path.lexists(path):
+            return {}
+        check_no_links(self.path, path, "log")
+        found = read_log(path)
+        return found if len(found["step"]) and "task" in found else {}
+
+    def curves(self, column: str) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Of each task: steps since it began, and what was logged of them."""
+        if column not in self.steps:
+            return []
+        found = []
+        for task in np.unique(self.steps["task"]):
+            here = (self.steps["task"] == task) & ~np.isnan(self.steps[column])
+            if here.any():
+                begun = self.steps["step"][self.steps["task"] == task].min()
+                found.append((self.steps["step"][here] - begun, self.steps[column][here]))
+        return found
+
     def of_tickets(self, fact: str) -> float:
         """The mean over tasks of the weights, bytes or MACs of a ticket."""
         return float(mean(task["ticket"][fact] for task in self.results["tasks"]))
@@ -83,6 +120,42 @@ class FinishedRun:
             for task in self.results["tasks"]
         ]
         return rows if rows and rows[0] and len({len(row) for row in rows}) == 1 else []
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs are wanted; an empty tuple takes all."""
+
+    benchmark: tuple[str, ...] = ()
+    method: tuple[str, ...] = ()
+    preset: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, benchmark: str | None, method: str | None, preset: str | None) -> RunFilter:
+        """From names with commas between."""
+        given = {"benchmark": benchmark, "method": method, "preset": preset}
+        return cls(**{kind: _names(kind, text) for kind, text in given.items()})
+
+    def takes(self, facts: Mapping[str, Any]) -> bool:
+        return all(not names or facts.get(kind) in names for kind, names in vars(self).items())
+
+    def check(self, facts: Iterable[Mapping[str, Any]]) -> None:
+        """A name that no run has is answered with those that there are."""
+        facts = list(facts)
+        for kind, names in vars(self).items():
+            known = sorted({str(each.get(kind, "")) for each in facts})
+            for name in names:
+                if name not in known:
+                    raise RivalsError(
+                        f"No run has the {kind} '{name}'; known are {', '.join(known)}."
+                    )
+
+
+def _names(kind: str, text: str | None) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in (text or "").split(",") if word.strip())
+    if text is not None and not names:
+        raise RivalsError(f"--{kind} names nothing; write names with commas between.")
+    return names
 
 
 def find(paths: Iterable[Path]) -> list[Path]:
@@ -104,25 +177,35 @@ def find(paths: Iterable[Path]) -> list[Path]:
     return list(found.values())
 
 
-def read(paths: Iterable[Path], finished_only: bool = False) -> list[FinishedRun]:
-    """All runs; one that is not finished is refused, or left out if `finished_only`."""
+def read(
+    paths: Iterable[Path], finished_only: bool = False, only: RunFilter | None = None
+) -> list[FinishedRun]:
+    """The runs that `only` takes; one that is not finished is refused, or left out if
+    `finished_only`."""
     runs = []
-    for path in find(paths):
-        if path.is_dir() and not (path / "results.json").exists():
-            reason = "no task is done"
-        else:
-            run = _read(path)
-            if run["complete"]:
-                runs.append(run)
-                continue
-            reason = f"{len(run['tasks'])} tasks are done"
-        if not finished_only:
+    for run in read_all(paths, only):
+        if run.complete:
+            runs.append(run)
+        elif not finished_only:
+            reason = f"{run.done} tasks are done" if run.done else "no task is done"
             raise RivalsError(
-                f"{path} is not finished ({reason}); go on with it by --resume, "
+                f"{run.path} is not finished ({reason}); go on with it by --resume, "
                 "or leave out such runs by --finished-only."
             )
     if not runs:
         raise RivalsError("None of these runs is finished; there is nothing to report.")
+    return runs
+
+
+def read_all(paths: Iterable[Path], only: RunFilter | None = None) -> list[FinishedRun]:
+    """The runs that `only` takes, those that are not finished, too."""
+    runs = [_read(path) for path in find(paths)]
+    if only is not None:
+        facts = [run.results or run.config for run in runs]
+        only.check(facts)
+        runs = [run for run, each in zip(runs, facts, strict=True) if only.takes(each)]
+        if not runs:
+            raise RivalsError("No run has all that --benchmark, --method and --preset ask for.")
     return runs
 
 
@@ -138,7 +221,8 @@ def _is_run(path: Path) -> bool:
 
 def _read(path: Path) -> FinishedRun:
     file = path if path.is_file() else path / "results.json"
-    results = read_results(file)
+    begun = path.is_file() or os.path.lexists(file)
+    results = read_results(file) if begun else {}
     config, measured = results.pop("config", {}), results.pop("measured", {})
     if path.is_dir():
         config, stored = _config(path / "config.yaml"), path / "measured.json"

@@ -22,7 +22,7 @@ class Column:
 
     head: str
     style: str = (
-        "percent"  # text | percent | points | count | flops | seconds | megabytes | millions
+        "percent"  # text | percent | points | count | flops | seconds | megabytes | millions | loss
     )
     printed: bool = False  # in the paper
     better: str = ""  # high or low, where one system can be the best

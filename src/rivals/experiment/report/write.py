@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rivals.errors import RivalsError
-from rivals.experiment.report import accuracy_plots, cost_plots, winner_plots
+from rivals.experiment.report import accuracy_plots, cost_plots, learning_plots, winner_plots
 from rivals.experiment.report.figures import Figure
 from rivals.experiment.report.formats import comma_separated, latex, markdown
 from rivals.experiment.report.groups import Section
@@ -28,6 +28,8 @@ TABLES: dict[str, Callable[[Section], Table]] = {
 PLOTS: tuple[Callable[[Section], Figure | None], ...] = (
     accuracy_plots.over_tasks,
     accuracy_plots.forgotten,
+    learning_plots.within_a_task,
+    learning_plots.every_task,
     cost_plots.against_bytes,
     cost_plots.against_flops,
     accuracy_plots.matrix,
@@ -36,14 +38,29 @@ PLOTS: tuple[Callable[[Section], Figure | None], ...] = (
     winner_plots.room,
 )
 
+MOST_CURVES = 8  # runs at work whose curves are shown
 
-def write(runs: list[FinishedRun], out: Path, title: str) -> list[Path]:
-    """Everything about these runs into a folder; the files that were written, the page first."""
+
+def write(
+    runs: list[FinishedRun], out: Path, title: str, running: Table | None = None,
+    working: Sequence[FinishedRun] = (), live: bool = False,
+) -> list[Path]:  # fmt: skip
+    """Everything about these runs into a folder; the files that were written, the page first.
+
+    Of runs that are still `working` the page shows the table `running` and their curves; a `live`
+    page asks for itself again.
+    """
     _usable(out)
     found = sections(runs)
-    overviews = [overview(found, name) for name in OVERVIEWS]
+    overviews = [overview(found, name) for name in OVERVIEWS] if found else []
     chapters = [_chapter(section) for section in found]
-    files = {"report.html": page(overviews, chapters, title)}
+    curves = [
+        figure
+        for number, run in enumerate(working[:MOST_CURVES])
+        if (figure := learning_plots.task_curves(run, f"running-{number}")) is not None
+    ]
+    now = running if working else None
+    files = {"report.html": page(overviews, chapters, title, now, curves, live)}
     for table in overviews:
         files |= _files(table.name, [("", "", table)])
     for name in TABLES:

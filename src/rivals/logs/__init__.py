@@ -1,0 +1,1 @@
+"""Where the numbers of a training go: CSV, TensorBoard, MLflow, Weights & Biases, or your own."""
