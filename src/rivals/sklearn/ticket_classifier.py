@@ -196,7 +196,8 @@ class TicketClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike, task: str | None = None) -> Labels:  # noqa: N803
         """The most probable label of each picture, among those of all tasks or of one."""
-        found: Labels = self.classes_[self.predict_proba(X, task).argmax(1)]
+        best = self.predict_proba(X, task).argmax(1)
+        found: Labels = self.classes_[best]
         return found
 
     def predict_proba(
@@ -222,7 +223,7 @@ class TicketClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         images = torch.from_numpy(pixels).to(opened.method.device)
         if task is None:
             names = [name for record in predictor.records for name in record.classes]
-            found = predictor.probabilities(images)
+            found = predictor.log_probabilities(images).exp()
         else:
             name = opened.task(task).name
             names = list(predictor.records[predictor.tasks.index(name)].classes)
@@ -302,10 +303,10 @@ READ: dict[str, Any] = {"dtype": "numeric"}  # how scikit-learn checks the rows
 
 def unrolled(values: Any) -> tuple[Any, tuple[int, ...] | None]:
     """Pictures (n, …) as flat rows, and the shape of one; what is two-dimensional stays."""
-    sizes = getattr(values, "ndim", None) or np.ndim(values)
-    if sizes < 3:
+    array = values if hasattr(values, "ndim") else np.asarray(values)
+    if array.ndim < 3:
         return values, None
-    array = np.asarray(values)
+    array = np.asarray(array)
     return array.reshape(len(array), -1), array.shape[1:]
 
 
