@@ -107,9 +107,7 @@ class TWTAStrategy(SupervisedTemplate):  # type: ignore[misc]
     def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
         """One experience, in the one training loop."""
         number = experience.current_experience
-        stream = one_task(
-            experience.dataset, number, self.size, self.validation_share, self.seed
-        )
+        stream = one_task(experience.dataset, number, self.size, self.validation_share, self.seed)
         chosen = resolve("avalanche", "twta", "default", self.seed, self.changes, stream=stream)
         stream = TWTA.view_of(stream, chosen.training)
         if self.stream is None:

@@ -55,7 +55,9 @@ class RowPictures:
         elif rows.dtype != np.uint8:
             table = image_shape is None and rows.shape[1] < SMALLEST
             axis = 0 if table else None
-            low, high = (np.atleast_1d(each).astype(float) for each in (rows.min(axis), rows.max(axis)))
+            low, high = (
+                np.atleast_1d(each).astype(float) for each in (rows.min(axis), rows.max(axis))
+            )
         return cls(layout_of(rows.shape[1], image_shape), rows.shape[1], low, high)
 
     def check_scale(self, rows: Numbers) -> None:
