@@ -88,6 +88,25 @@ class Predictor:
             rejected |= shows_nothing(images).to(rejected.device)
         return Prediction(self.tasks, which, labels, confidence, rejected, outputs, member)
 
+    @torch.no_grad()
+    def log_probabilities(self, images: Tensor) -> Tensor:
+        """Of the classes of all tasks for raw images, task after task: (n, classes).
+
+        The largest is the class that `predict` names. A rule that scores tasks says nothing of the
+        other classes in them; there the ticket of the task does.
+        """
+        outputs = self.group()(images)
+        for name, output in zip(self.tasks, outputs, strict=False):
+            check_finite(output.scores, f"The ticket of '{name}'")
+        tickets = outputs[: len(self.tasks)]
+        if len(tickets) == 1:
+            return torch.log_softmax(tickets[0].scores, 1)
+        scores, _ = self.namer.belief(images, outputs)
+        parts = torch.split(scores, [each.scores.shape[1] for each in tickets], 1)
+        apart = [each.scores - each.scores.amax(1, keepdim=True) for each in tickets]
+        filled = [p.amax(1, keepdim=True) + a for p, a in zip(parts, apart, strict=True)]
+        return torch.log_softmax(torch.where(scores.isneginf(), torch.cat(filled, 1), scores), 1)
+
     def _rejected(
         self, outputs: Sequence[TicketOutput], which: Tensor, member: int | None, share: float
     ) -> Tensor:

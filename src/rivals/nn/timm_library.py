@@ -29,7 +29,7 @@ DESCRIBED = {  # operators that torchvision describes as it is imported
 def library() -> Any:
     """The module timm; where it cannot be imported, one sentence."""
     try:
-        _import_torchvision()
+        import_torchvision()
         return importlib.import_module("timm")
     except ModuleNotFoundError as error:
         raise RivalsError(
@@ -43,7 +43,7 @@ def library() -> Any:
         ) from error
 
 
-def _import_torchvision() -> None:
+def import_torchvision() -> None:
     """torchvision, built for this torch or for another one."""
     try:
         importlib.import_module("torchvision")
