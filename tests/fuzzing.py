@@ -10,16 +10,16 @@ pipe, a device, a huge file.
 One process imports everything and forks a child for each kind of folder. The child changes a copy,
 uses it as a user would, and tells what went wrong. If it hangs or dies, the next child goes on.
 
-Counted are: traceback (or a crash, or a message that is not a sentence), hang (over 10 s of computing,
-or 30 s asleep; the clock alone says nothing on a busy machine), memory (over 1 GB), silent (another
-answer, or a link followed, without an error), unprintable (control codes that reach the terminal).
+Counted are: traceback (or a crash, or a message that is not a sentence), hang (over 10 s of
+computing, or 30 s asleep; the clock alone says nothing on a busy machine), memory (over 1 GB),
+silent (another answer, or a link followed, without an error), unprintable (control codes that reach
+the terminal).
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import hashlib
 import io
 import json
@@ -626,12 +626,9 @@ def child(kind: str, first: int, plan: dict[str, Any], channel: int) -> None:
 
 
 def memoise() -> None:
-    """The same C is compiled once, and the command line is built once."""
-    import typer.main
-
+    """The same C is compiled once."""
     from rivals.edge import runtime_c
 
-    typer.main.get_command = functools.cache(typer.main.get_command)
     real, made = runtime_c.build, {}
 
     def build(files: Any, place: Path) -> Path:
