@@ -10,16 +10,16 @@ pipe, a device, a huge file.
 One process imports everything and forks a child for each kind of folder. The child changes a copy,
 uses it as a user would, and tells what went wrong. If it hangs or dies, the next child goes on.
 
-Counted are: traceback (or a crash, or a message that is not a sentence), hang (over 10 s), memory
-(over 1 GB), silent (another answer, or a link followed, without an error), unprintable (control
-codes that reach the terminal).
+Counted are: traceback (or a crash, or a message that is not a sentence), hang (over 10 s of
+computing, or 30 s asleep; the clock alone says nothing on a busy machine), memory (over 1 GB),
+silent (another answer, or a link followed, without an error), unprintable (control codes that reach
+the terminal).
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import hashlib
 import io
 import json
@@ -38,7 +38,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SECONDS = 10.0
+SECONDS = 10.0  # of computing for a change
+ASLEEP = 30.0  # waiting for a pipe or a lock, not for its turn on a busy machine
+BEGINNING = 60.0  # of computing before the first change
 MEMORY = 2**30
 MOST_MEMORY = 5 * 2**29  # so that a mistake does not end the machine
 LONGEST = 20_000  # characters of a sentence
@@ -624,12 +626,9 @@ def child(kind: str, first: int, plan: dict[str, Any], channel: int) -> None:
 
 
 def memoise() -> None:
-    """The same C is compiled once, and the command line is built once."""
-    import typer.main
-
+    """The same C is compiled once."""
     from rivals.edge import runtime_c
 
-    typer.main.get_command = functools.cache(typer.main.get_command)
     real, made = runtime_c.build, {}
 
     def build(files: Any, place: Path) -> Path:
@@ -643,6 +642,12 @@ def memoise() -> None:
 
 
 # The parent --------------------------------------------------------------------------------------
+
+
+def state(process: int) -> tuple[float, bool]:
+    """Seconds of CPU that a child and those it waited for have used; whether it runs or would."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), fields[0] == "R"
 
 
 def watch(kind: str, plan: dict[str, Any]) -> dict[str, Any]:
@@ -659,11 +664,17 @@ def watch(kind: str, plan: dict[str, Any]) -> dict[str, Any]:
             child(kind, first, plan, write)
         os.close(write)
         now, buffer, how = first - 1, b"", "ended"
+        spent, asleep = 0.0, 0.0
         while True:
-            ready, _, _ = select.select([read], [], [], SECONDS if now >= first else 60)
+            ready, _, _ = select.select([read], [], [], 0.5)
+            used, runs = state(process)
             if not ready:
-                how = "hang"
-                break
+                asleep = 0.0 if runs else asleep + 0.5
+                if used - spent > (SECONDS if now >= first else BEGINNING) or asleep > ASLEEP:
+                    how = "hang"
+                    break
+                continue
+            spent, asleep = used, 0.0
             piece = os.read(read, 2**20)
             if not piece:
                 break

@@ -1,16 +1,21 @@
 """Changed folders of every kind: no traceback, no hang, no flood of memory, no other answer.
 
 python -m pytest tests/test_fuzz.py -m slow -s     1,000 changes of each kind, counted
+
+The tests that always run make the first of them, fewer where each takes longer.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +23,7 @@ from urllib.parse import unquote
 import pytest
 from PIL import Image
 
+import fuzzing
 from fuzzing import USES, WHAT
 from rivals.ancestors.making import make_ancestor
 from rivals.cli.main import main
@@ -32,6 +38,7 @@ pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="it forks and reads /proc"
 )
 KINDS = tuple(USES)
+SOME = {"run": 50, "model": 80, "descendant": 80}  # of a change 0.1 s and more; others: 100
 GRID = """\
 preset: default
 on: validation
@@ -113,9 +120,9 @@ def collect(place: Path) -> None:
         jobs.events(number).write_text("".join(json.dumps(each) + "\n" for each in events))
 
 
-def fuzz(plans: dict[str, Any], count: int, place: Path) -> dict[str, Any]:
+def fuzz(plans: dict[str, Any], counts: dict[str, int], place: Path) -> dict[str, Any]:
     """The report of `fuzzing.py`, in a process of its own."""
-    plan = {kind: {**plan, "count": count} for kind, plan in plans.items()}
+    plan = {kind: {**plan, "count": counts[kind]} for kind, plan in plans.items()}
     (place / "plan.json").write_text(json.dumps(plan, default=str))
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("fuzzing.py"), place / "plan.json"],
@@ -135,12 +142,12 @@ def fuzz(plans: dict[str, Any], count: int, place: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def some(plans: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return fuzz(plans, 200, tmp_path_factory.mktemp("some"))
+    return fuzz(plans, {**dict.fromkeys(KINDS, 100), **SOME}, tmp_path_factory.mktemp("some"))
 
 
 @pytest.fixture(scope="module")
 def many(plans: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return fuzz(plans, 1000, tmp_path_factory.mktemp("many"))
+    return fuzz(plans, dict.fromkeys(KINDS, 1000), tmp_path_factory.mktemp("many"))
 
 
 def check(kind: str, report: dict[str, Any]) -> None:
@@ -160,8 +167,30 @@ def check(kind: str, report: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_200_changes(kind: str, some: dict[str, Any]) -> None:
+def test_some_changes(kind: str, some: dict[str, Any]) -> None:
     check(kind, some)
+
+
+@pytest.mark.parametrize("stuck", [lambda: time.sleep(60), lambda: all(itertools.count(1))])
+def test_a_change_that_hangs_is_noticed(
+    stuck: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asleep or computing; the change before it, which takes a while by the clock, is fine."""
+    (tmp_path / "grid.yaml").write_text(GRID)
+    monkeypatch.setattr(fuzzing, "SECONDS", 0.3)
+    monkeypatch.setattr(fuzzing, "ASLEEP", 2.0)
+
+    def use(root: Path, plan: dict[str, Any], used: Any) -> None:
+        number = plan.get("usual")  # only of a change
+        if number is not None:
+            made.append(number)
+            time.sleep(1) if len(made) == 1 else stuck()
+
+    made: list[Any] = []
+    monkeypatch.setitem(USES, "grid", use)
+    plan = {"good": [tmp_path / "grid.yaml"], "count": 2, "seed": "s", "place": tmp_path}
+    found = fuzzing.watch("grid", plan)
+    assert [(each["what"], each["number"]) for each in found["findings"]] == [("hang", 1)]
 
 
 @pytest.mark.slow

@@ -3,12 +3,14 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from rivals.experiment import matrix
 from rivals.experiment.calibration import expected_error
 from rivals.nn.network_plan import networks
 from rivals.streams.task import Examples, Task, centred
-from rivals.tickets.cost import cost, counting_flops, multiplications
+from rivals.tickets.cost import cost, multiplications
+from rivals.tickets.flop_counter import FlopCounter
 from rivals.tickets.overlap import consecutive_overlap, overlap, overlap_by_chance, overlaps
 from toys import make, teach
 
@@ -63,9 +65,15 @@ def test_multiplications_are_those_that_torch_counts(method, architecture):
     some = Examples(images, torch.arange(8) % 2)
     teach(learner, Task("toy", ("a", "b"), some, some, centred(3)))
     ticket = learner.ticket("toy")
-    with counting_flops() as counter:
+    with FlopCounterMode(display=False) as counter:
         ticket(torch.zeros(1, *shape))
     assert multiplications(ticket, shape) == counter.get_total_flops() // 2 > 0
+    pixels = torch.randn(2, *shape, requires_grad=True)
+    counters = FlopCounterMode(display=False), FlopCounter()
+    for counter in counters:
+        with counter:
+            ticket(pixels).sum().backward()  # as in training
+    assert counters[0].get_total_flops() == counters[1].total > 2 * multiplications(ticket, shape)
 
 
 def test_chance_follows_the_number_of_rivals_as_a_network_grows():

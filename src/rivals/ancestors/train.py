@@ -35,6 +35,7 @@ from rivals.io.files import digest, write_bytes, write_json
 from rivals.learn.state import load_optimiser, optimiser_tensors
 from rivals.naming.discriminant import ClassStatistics
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
+from rivals.nn.optimisers import SGD
 from rivals.seeds import Seed
 from rivals.streams.data.loading import load
 
@@ -156,7 +157,7 @@ class Training:
             {"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
             {"params": [p for p in parameters if p.dim() == 1]},
         ]
-        self.optimiser = torch.optim.SGD(groups, lr=wanted.lr, momentum=MOMENTUM, nesterov=True)
+        self.optimiser = SGD(groups, lr=wanted.lr, momentum=MOMENTUM, nesterov=True)
         self.steps = wanted.epochs * (len(pictures.train) // BATCH)
         self.epoch, self.seconds = 0, 0.0
 

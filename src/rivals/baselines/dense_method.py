@@ -31,6 +31,7 @@ from rivals.learn.training_settings import TrainingSettings
 from rivals.naming.task_record import Prediction
 from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.optimisers import SGD
 from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
 from rivals.settings import Settings
@@ -123,9 +124,7 @@ class DenseMethod(Method):
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         s = self.settings
-        return torch.optim.SGD(
-            self.trained(), lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay
-        )
+        return SGD(self.trained(), lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
 
     def trained(self) -> list[Tensor]:
         """The parameters that training of the present task changes."""

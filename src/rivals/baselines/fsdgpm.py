@@ -45,6 +45,7 @@ from rivals.baselines.subspace import (
 from rivals.learn.method import StepResult, methods
 from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tensors
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.optimisers import SGD
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams.task import Batch, Task
@@ -108,9 +109,7 @@ class FSDGPM(DenseMethod):
         self.lookahead.prepare()
         s = self.settings
         if self.subspace.bases and s.importance.learned:
-            self.importance_optimizer = torch.optim.SGD(
-                self.raw, lr=s.importance.lr, momentum=s.momentum
-            )
+            self.importance_optimizer = SGD(self.raw, lr=s.importance.lr, momentum=s.momentum)
 
     def trained(self) -> list[Tensor]:
         return self.lookahead.all_weights()

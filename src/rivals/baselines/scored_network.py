@@ -32,6 +32,7 @@ from rivals.nn.builders import DenseBuilder
 from rivals.nn.dense_layers import DenseConv2d, DenseLayer, DenseLinear
 from rivals.nn.dense_network import DenseNetwork
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.optimisers import SGD, Adam
 from rivals.nn.selection import Selection
 from rivals.nn.task_state import TaskTable
 from rivals.seeds import Seed
@@ -248,8 +249,8 @@ class ScoredTraining:
         s = self.settings
         if s.optimizer == "adam":
             fused = parameters[0].device.type in ("cpu", "cuda", "mps")
-            return torch.optim.Adam(parameters, lr=s.lr, fused=fused)
-        return torch.optim.SGD(parameters, lr=s.lr, momentum=s.momentum)
+            return Adam(parameters, lr=s.lr, fused=fused)
+        return SGD(parameters, lr=s.lr, momentum=s.momentum)
 
     @property
     def lr_factor(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -122,10 +123,16 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(status)
 
 
+@cache
+def commands() -> Any:
+    """All verbs, ready to be parsed: built once in a process that runs several."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: list[str] | None) -> int:
     """Run a verb; its exit status."""
     try:
-        status = app(args=arguments, standalone_mode=False, prog_name="rivals")
+        status = commands()(args=arguments, standalone_mode=False, prog_name="rivals")
     except RivalsError as error:
         status = _fail(str(error))
     except (typer.Abort, KeyboardInterrupt):

@@ -50,11 +50,18 @@ def schema() -> Any:
     return json.loads((resources.files("rivals.experiment") / "results.schema.json").read_text())
 
 
+@cache
+def validator() -> Any:
+    """Made once: to check the schema itself takes longer than to check a file with it."""
+    made = jsonschema.validators.validator_for(schema())
+    made.check_schema(schema())
+    return made(schema())
+
+
 def check(content: dict[str, Any], path: Path) -> None:
     """Refuse content that does not fit the schema."""
-    try:
-        jsonschema.validate(content, schema())
-    except jsonschema.ValidationError as error:
+    error = jsonschema.exceptions.best_match(validator().iter_errors(content))
+    if error is not None:
         where = "/".join(str(step) for step in error.absolute_path) or "the top"
         raise RivalsError(
             f"The results file {path} does not fit its schema at {where}: {error.message[:120]}."

@@ -33,7 +33,7 @@ from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.streams.stream import Stream
 from rivals.streams.task import Batch, Task
-from rivals.tickets.cost import counting_flops
+from rivals.tickets.flop_counter import FlopCounter
 from rivals.tickets.parallel import AnyTicket, ParallelTickets, TicketOutput
 
 
@@ -288,18 +288,18 @@ class Method(ABC):
         if kind in self.flops:
             result = self.step(batch)
         else:
-            with counting_flops() as counter:
+            with FlopCounter() as counter:
                 result = self.step(batch)
-            self.flops[kind] = float(counter.get_total_flops())
+            self.flops[kind] = float(counter.total)
         self.spent += self.flops[kind]
         return result
 
     @contextmanager
     def charged(self) -> Iterator[None]:
         """Work outside of steps goes on the task's account, too."""
-        with counting_flops() as counter:
+        with FlopCounter() as counter:
             yield
-        self.spent += float(counter.get_total_flops())
+        self.spent += float(counter.total)
 
     @torch.no_grad()
     def predict(self, images: Tensor, task: str | None) -> Prediction:

@@ -48,6 +48,7 @@ from rivals.nn import task_tensors
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import active_count, anneal
 from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.optimisers import SGD, Adam
 from rivals.nn.rival_network import ANCESTOR
 from rivals.nn.selection import Draw, Masked, Settled, Siblings
 from rivals.nn.shared_weight import StoredWeight
@@ -366,14 +367,12 @@ class TWTA(Method):
             leaves = [part.leaf for part in self.shared.values()]
             own = self.momentum_sgd([*leaves, *self.own_parameters()])
         else:
-            own = torch.optim.SGD(
-                self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay, fused=True
-            )
+            own = SGD(self.own_parameters(), lr=s.lr, weight_decay=s.weight_decay, fused=True)
         log_posteriors: torch.optim.Optimizer
         if s.competition.optimizer == "adam":
-            log_posteriors = torch.optim.Adam(posteriors, lr=s.competition.lr, fused=True)
+            log_posteriors = Adam(posteriors, lr=s.competition.lr, fused=True)
         else:
-            log_posteriors = torch.optim.SGD(posteriors, lr=s.lr, fused=True)
+            log_posteriors = SGD(posteriors, lr=s.lr, fused=True)
         self.optimisers = [own, log_posteriors]
 
     def own_parameters(self) -> Iterator[Tensor]:
@@ -499,7 +498,7 @@ class TWTA(Method):
 
     def momentum_sgd(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
         s = self.settings
-        return torch.optim.SGD(
+        return SGD(
             parameters, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay, fused=True
         )
 

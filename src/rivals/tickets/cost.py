@@ -32,10 +32,7 @@ def cost(network: nn.Module, input_shape: tuple[int, int, int]) -> Cost:
 
 
 def multiplications(network: nn.Module, input_shape: tuple[int, int, int]) -> int:
-    """MACs of one image in convolutions, gradients and linear layers: all that a ticket has.
-
-    `counting_flops` would count the same, but loads torch's compiler: a second and 70 MB.
-    """
+    """MACs of one image in convolutions, gradients and linear layers: all that a ticket has."""
     counts: list[int] = []
 
     def count(layer: nn.Module, inputs: Any, output: Tensor) -> None:
@@ -55,13 +52,6 @@ def multiplications(network: nn.Module, input_shape: tuple[int, int, int]) -> in
         for handle in handles:
             handle.remove()
     return sum(counts)
-
-
-def counting_flops() -> Any:
-    """A counter of all FLOPs, of training, too; imported when needed, since that takes long."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    return FlopCounterMode(display=False)
 
 
 def working_memory(network: nn.Module, input_shape: tuple[int, int, int]) -> int:

@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from rivals.experiment.bench.bench_sizes import Widths
+from rivals.nn.optimisers import SGD
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
@@ -94,9 +95,7 @@ class PlainTraining:
         self.network = network.to(memory_format=LAYOUTS[layout])  # type: ignore[call-overload]
         self.images = images.contiguous(memory_format=LAYOUTS[layout])
         self.labels = labels
-        self.optimiser = torch.optim.SGD(
-            self.network.parameters(), lr=0.01, momentum=0.9, fused=True
-        )
+        self.optimiser = SGD(self.network.parameters(), lr=0.01, momentum=0.9, fused=True)
 
     def step(self) -> float:
         self.optimiser.zero_grad()
