@@ -13,7 +13,7 @@ export class Download {
     this.empty = h("p.note", {}, "Once a task is learned, you can download its small network here as a file for a device.");
     this.form = h("div", { hidden: true },
       h("label.field", {}, h("span", {}, "Task"), this.task), this.formats,
-      h("div.row.spread", {}, this.status, this.button), this.error);
+      h("div.row.end", {}, this.status, this.button), this.error);
     byId("download").append(this.empty, this.form);
     this.names = null;
   }

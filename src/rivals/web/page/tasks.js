@@ -60,9 +60,10 @@ export class Tasks {
     if (task.refined) facts.push(`trained ${task.refined + 1} times`);
     return h("article.card.task", { "aria-label": `Task ${task.name}` },
       h("div.row.spread.top-row", {},
-        h("div", {}, h("h2", {}, task.name), h("p.chips.small", {}, ...task.classes.slice(0, 24).map((name) => h("span.tag", {}, name)),
-          task.classes.length > 24 ? h("span.tag", {}, `+${task.classes.length - 24}`) : null)),
+        h("h2", {}, task.name),
         h("div.score", {}, h("b", {}, ...accuracyNodes(task.accuracy, task.interval)), h("span", {}, `on ${count(task.held, "held-out picture")}`))),
+      h("p.chips", {}, ...task.classes.slice(0, 24).map((name) => h("span.tag", {}, name)),
+        task.classes.length > 24 ? h("span.tag", {}, `+${task.classes.length - 24}`) : null),
       h("p.note", {}, facts.join(" · ")),
       task.inherited_from.length ? h("p.note", {}, `Started from the weights of ${names(task.inherited_from)}.`) : null,
       h("div.map", { "data-map": task.name }),
@@ -75,6 +76,7 @@ export class Tasks {
 
   nearest(task, row) {
     const near = this.state.tasks.map((each, number) => [row[number], each.name]).filter(([, name]) => name !== task.name).sort((a, b) => b[0] - a[0])[0];
+    if (near[0] < 0.5) return null; // also a task without winners
     return `${near[0].toFixed(0)} % of its winners are also winners of ${near[1]}. Open dots are units that other tasks use, too.`;
   }
 
@@ -91,7 +93,7 @@ export class Tasks {
     const found = wanted.map((task) => [task, this.winners.get(this.key(task))]).filter(([, won]) => won);
     for (const [task, won] of found) {
       const place = [...this.list.querySelectorAll("[data-map]")].find((node) => node.dataset.map === task.name);
-      if (!place) continue;
+      if (!place || !won.winners.length) continue; // a task that reads no network has none
       const others = found.filter(([other]) => other.name !== task.name).map(([, each]) => each.winners);
       const shared = won.winners.map((layer, number) => layer.map((unit, block) => others.some((each) => each[number]?.[block] === unit)));
       if (!place.winnerMap) {

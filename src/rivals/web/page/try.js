@@ -22,7 +22,7 @@ export class Try {
 
   buildInput() {
     const tab = (name, label, symbol) => h("button.chip", { type: "button", "data-input": name, onclick: () => this.show(name) }, icon(symbol), label);
-    this.tabs = h("div.chips", { role: "group", "aria-label": "Input" }, tab("draw", "Draw", "draw"), tab("files", "Pictures", "file"), tab("camera", "Camera", "camera"));
+    this.tabs = h("div.tabs", { role: "group", "aria-label": "Input" }, tab("draw", "Draw", "draw"), tab("files", "Pictures", "file"), tab("camera", "Camera", "camera"));
     this.files = h("input", { type: "file", multiple: true, accept: "image/*", hidden: true, "aria-label": "Pictures to try" });
     this.files.addEventListener("change", () => { this.askFiles([...this.files.files]); this.files.value = ""; });
     this.panels = {
