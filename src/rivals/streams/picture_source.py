@@ -73,6 +73,7 @@ class LoadedPictures:
     labels: Tensor
     left_out: list[LeftOut]
     repeated: int  # pictures that were there before in the same class
+    items: list[Any] = field(default_factory=list)  # of the source, one for each image
 
 
 def find(folder: Path, fewest: int = 2) -> PictureSource:
@@ -299,7 +300,8 @@ def read(
     for label, name in enumerate(found.classes):
         here = [each for each in left_out if named_like(Path(each.path).parent.name, name)]
         check_enough(found.place, name, int((labelled == label).sum()), here, fewest)
-    return LoadedPictures(tuple(found.classes), tensor, labelled, left_out, repeated)
+    items = [kept[number][0] for number in clear]
+    return LoadedPictures(tuple(found.classes), tensor, labelled, left_out, repeated, items)
 
 
 def named_like(text: str, name: str) -> bool:

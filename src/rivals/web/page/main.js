@@ -4,9 +4,13 @@ import { follow } from "./api.js";
 import { Collect } from "./collect.js";
 import { byId, showMessage } from "./dom.js";
 import { Download } from "./download.js";
+import { languageChoice, translate } from "./language.js";
 import { Tasks } from "./tasks.js";
 import { Train } from "./train.js";
 import { Try } from "./try.js";
+
+translate();
+document.querySelector(".top").append(languageChoice());
 
 let parts = {}; // of the state, until both have arrived
 let state = null;
