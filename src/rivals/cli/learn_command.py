@@ -85,8 +85,8 @@ def learn(
                 Model(model, device=device).learn(
                     folder, name, again=again, anew=anew, strict=strict, minutes=minutes,
                     ram=ram, network=network, size=size, grey=grey or None, seed=seed,
-                    ancestor=ancestor, new=new, epochs=epochs, augmentation=augment, listener=screen,
-                    asked_to_stop=stop.asked, started=STARTED,
+                    ancestor=ancestor, new=new, epochs=epochs, augmentation=augment,
+                    listener=screen, asked_to_stop=stop.asked, started=STARTED,
                 )  # fmt: skip
             except Interrupted:
                 screen({"event": "stopped"})

@@ -158,8 +158,8 @@ class Model:
             data, self.path, name, classes=classes, callbacks=callbacks, listener=listener,
             asked_to_stop=asked_to_stop, started=started, device=self.device, again=again,
             anew=anew, strict=strict, minutes=minutes, ram=ram, network=network, size=size,
-            grey=grey, ancestor=None if ancestor is None else fspath(ancestor), new=share_of_new(new),
-            epochs=epochs, augmentation=augmentation, seed=seed,
+            grey=grey, ancestor=None if ancestor is None else fspath(ancestor),
+            new=share_of_new(new), epochs=epochs, augmentation=augmentation, seed=seed,
         )  # fmt: skip
 
     def drop(self, task: str) -> Dropped:

@@ -162,8 +162,6 @@ export default {
   "curve.all": "all",
   "curve.twice": "twice",
   "mistakes.title": "Which class was taken for which",
-  "mistakes.true": "true class",
-  "mistakes.answer": "answer",
   "mistakes.answers": "Answers to pictures that were not learned from",
   "mistakes.none": "No picture was mistaken.",
   "mistakes.list": ["{n} mistaken picture", "{n} mistaken pictures"],

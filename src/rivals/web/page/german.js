@@ -162,8 +162,6 @@ export default {
   "curve.all": "alle",
   "curve.twice": "doppelt",
   "mistakes.title": "Welche Klasse für welche gehalten wurde",
-  "mistakes.true": "wahre Klasse",
-  "mistakes.answer": "Antwort",
   "mistakes.answers": "Antworten auf Bilder, aus denen nicht gelernt wurde",
   "mistakes.none": "Kein Bild wurde verwechselt.",
   "mistakes.list": ["{n} verwechseltes Bild", "{n} verwechselte Bilder"],

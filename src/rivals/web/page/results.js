@@ -44,12 +44,12 @@ export function curve({ accuracies, gain, error }) {
 function matrix(classes, confusion) {
   const most = Math.max(...confusion.map((row) => row.reduce((a, b) => a + b, 0)));
   const cell = (count, row, column) => {
-    const node = h("td", { className: count ? (row === column ? "right" : "wrong") : "" }, count ? String(count) : "");
+    const node = h(count ? (row === column ? "td.right" : "td.wrong") : "td", {}, count ? String(count) : "");
     node.style.setProperty("--share", `${Math.round(100 * Math.min(1, (row === column ? 1 : 2) * (count / most)))}%`);
     return node;
   };
   return h("div.scroll", { tabIndex: 0, role: "region", "aria-label": t("mistakes.title") },
-    h("table.confusion", {}, h("caption", {}, t("mistakes.answers")),
+    h("table.confusion", { "aria-label": t("mistakes.answers") },
       h("thead", {}, h("tr", {}, h("td", {}), ...classes.map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, ...confusion.map((row, number) => h("tr", {}, h("th", { scope: "row" }, classes[number]),
         ...row.map((count, column) => cell(count, number, column)))))));
@@ -67,6 +67,7 @@ export function mistaken(event, task, open) {
   const more = event.count - pictures.length;
   return [
     h("h4", {}, t("mistakes.title")),
+    h("p.note", {}, t("mistakes.answers")),
     event.confusion ? matrix(event.classes, event.confusion) : "",
     h("h4", {}, event.count ? t("mistakes.list", { n: event.count }) : t("mistakes.none")),
     h("ul.mistakes", { hidden: !pictures.length }, ...pictures),

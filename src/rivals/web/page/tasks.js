@@ -8,9 +8,10 @@ import { WinnerMap } from "./winner_map.js";
 const MAPS = 40; // winner maps that are requested, at most
 
 export class Tasks {
-  constructor({ onTry, onDownload }) {
+  constructor({ onTry, onDownload, onUndo }) {
     this.onTry = onTry;
     this.onDownload = onDownload;
+    this.onUndo = onUndo;
     this.winners = new Map(); // by task and how often it was trained
     this.list = byId("task-list");
     this.dialog = byId("drop-dialog");
@@ -64,7 +65,14 @@ export class Tasks {
     node.replaceChildren();
     if (!dropped) return;
     const message = h("p.error", { role: "alert", hidden: true });
-    const attempt = (method) => request(method, "undo").catch((error) => showMessage(message, error.message));
+    const attempt = async (method) => {
+      try {
+        const { task } = await requestJson(method, "undo");
+        if (task) this.onUndo(task);
+      } catch (error) {
+        showMessage(message, error.message);
+      }
+    };
     node.append(h("p", {}, t("undo.what", { task: dropped })), h("div.row", {},
       h("button", { type: "button", onclick: () => attempt("POST") }, t("undo")),
       h("button.quiet", { type: "button", onclick: () => attempt("DELETE") }, t("undo.never"))), message);
