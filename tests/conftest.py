@@ -224,3 +224,11 @@ def serve() -> Iterator[Callable[..., Any]]:
             return served
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real Chromium; skips where there is none."""
+    from page_tabs import chromium
+
+    yield from chromium()

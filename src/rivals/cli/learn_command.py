@@ -40,6 +40,10 @@ def learn(
     again: Annotated[
         bool, typer.Option("--again", help="Train a known task further with more pictures.")
     ] = False,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", help="Replace a known task: learn it from these pictures alone."),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a folder with unreadable files.")
     ] = False,
@@ -95,8 +99,8 @@ def learn(
             torch.set_num_threads(threads)
             try:
                 Model(model, device=device).learn(
-                    given_data(folder), given_name(folder, name), again=again, strict=strict,
-                    minutes=minutes, ram=ram,
+                    given_data(folder), given_name(folder, name), again=again, anew=anew,
+                    strict=strict, minutes=minutes, ram=ram,
                     network=network, size=size, grey=grey or None, seed=seed, ancestor=ancestor,
                     new=new, epochs=epochs, augmentation=augment, listener=screen,
                     asked_to_stop=stop.asked, started=STARTED, log=log, log_every=log_every,

@@ -8,6 +8,7 @@ from typing import Any
 
 from rivals.model import manifest, moved_edges
 from rivals.model.folder import ModelFolder, write_lock
+from rivals.model.manifest import TaskFacts
 
 
 def drop(path: str | Path, task: str) -> Dropped:
@@ -23,18 +24,33 @@ def drop(path: str | Path, task: str) -> Dropped:
         model = ModelFolder.open(folder, lock=lock)
         gone = model.task(task)
         heirs = [each.name for each in model.tasks if gone.name in each.inherited_from]
-        network = model.method.network
-        owned = moved_edges.owned(network, [each.name for each in model.tasks if each != gone])
-        model.method.drop(gone.name)
-        model.moved = moved_edges.gained(network, owned, model.moved)
-        left = [
-            replace(each, inherited_from=tuple(n for n in each.inherited_from if n != gone.name))
-            for each in model.tasks
-            if each != gone
-        ]
+        left = take_out(model, gone)
         made = model.commit(left, "drop", gone.name)
         freed = model.description.total_bytes() - made.description.total_bytes()
         return Dropped(gone.name, heirs, freed, made.room(), made.unsigned)
+
+
+def take_out(model: ModelFolder, gone: TaskFacts) -> list[TaskFacts]:
+    """Take a task out of a model in memory; returns the facts of the others."""
+    network = model.method.network
+    owned = moved_edges.owned(network, [each.name for each in model.tasks if each != gone])
+    model.method.drop(gone.name)
+    model.moved = moved_edges.gained(network, owned, model.moved)
+    return [
+        replace(each, inherited_from=tuple(n for n in each.inherited_from if n != gone.name))
+        for each in model.tasks
+        if each != gone
+    ]
+
+
+def forget(model: ModelFolder, task: str) -> None:
+    """Take a task out of a model in memory, to learn another in its place before it is written."""
+    gone = model.task(task)
+    place, history = model.tasks.index(gone), model.description.history
+    left = take_out(model, gone)
+    if history is not None:
+        history = history.add("drop", place=place)
+    model.description = replace(model.description, tasks=tuple(left), history=history)
 
 
 @dataclass(frozen=True)

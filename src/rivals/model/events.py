@@ -1,15 +1,16 @@
 """Learning as events: what `rivals learn --json` prints and the page shows.
 
-reading · left_out · fewer · grows · begins · step · validation · done · stopped · error
+reading · left_out · fewer · grows · begins · step · validation · mistakes · done · stopped · error
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from rivals.learn.callbacks import Callback
 from rivals.learn.method import Method, StepResult
@@ -18,6 +19,8 @@ from rivals.learn.twta import TWTA
 from rivals.streams.task import Task
 
 EVERY = 0.25  # seconds between two events of steps
+MOST_CLASSES = 50  # of a confusion matrix
+MOST_MISTAKES = 60  # pictures that are named
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
@@ -66,6 +69,34 @@ def begins(method: Method, task: Task) -> Event:
         "held": len(task.validation),
         "steps": method.position.steps,
         "layers": [{"blocks": each.blocks, "units": each.units} for each in rivals],
+    }
+
+
+def mistakes(task: Task, predicted: Tensor, items: Sequence[Any]) -> Event:
+    """What pictures that were not learned from were taken for.
+
+    `predicted` is for the pictures held out; or for all, the training pictures first. `items` are
+    all pictures in this order, as their source calls them: files, or their places in a dataset.
+    The confusion matrix (rows: true classes, columns: answers) is left out if it were very large.
+    """
+    labels = torch.cat([task.train.labels, task.validation.labels])[-len(predicted) :]
+    predicted = predicted.cpu()
+    wrong = (labels != predicted).nonzero().flatten().tolist()
+    count, shown = len(task.classes), items[-len(predicted) :]
+    confusion = torch.bincount(labels * count + predicted, minlength=count**2)
+    return {
+        "event": "mistakes",
+        "classes": list(task.classes),
+        "confusion": confusion.view(count, count).tolist() if count <= MOST_CLASSES else None,
+        "count": len(wrong),
+        "mistakes": [
+            {
+                "picture": str(shown[place]),
+                "label": task.classes[int(labels[place])],
+                "answer": task.classes[int(predicted[place])],
+            }
+            for place in wrong[:MOST_MISTAKES]
+        ],
     }
 
 

@@ -37,6 +37,7 @@ class LearnOptions:
     """What a user may ask of learning."""
 
     again: bool = False  # refine a task that is known
+    anew: bool = False  # learn a task that is known from these pictures alone
     strict: bool = False  # refuse a folder with files that cannot be learned from
     minutes: float | None = None  # for all of it
     ram: float | None = None  # MB of this process
@@ -51,6 +52,10 @@ class LearnOptions:
 
     def __post_init__(self) -> None:
         """Refuse what could not work before any picture is read."""
+        if self.again and self.anew:
+            raise RivalsError(
+                "--again adds pictures to a task and --anew replaces it; leave one of them out."
+            )
         if self.epochs is not None and self.epochs < 1:
             raise RivalsError(f"--epochs is {self.epochs}, but must be at least 1.")
         if self.augmentation is not None and self.augmentation not in AUGMENTATIONS:

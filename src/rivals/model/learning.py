@@ -40,8 +40,9 @@ from rivals.logs.open_loggers import LogTarget, open_loggers
 from rivals.model import advice, budgets, defaults, limits
 from rivals.model.advice import Advice
 from rivals.model.data_source import PictureData, open_source, task_name
+from rivals.model.dropping import forget
 from rivals.model.edge_discriminant import EdgeDiscriminant
-from rivals.model.events import EventCallback, Listener, begins
+from rivals.model.events import Event, EventCallback, Listener, begins, mistakes
 from rivals.model.folder import ModelFolder, write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
 from rivals.model.learn_log import LearnLog, log_folder
@@ -132,7 +133,7 @@ def learn(
         check_apart(Path(data), where)
     with write_lock(where) as lock:
         opened = ModelFolder.open(where, device, lock) if exists(where) else None
-        check_known(opened, task, wanted.again)
+        check_known(opened, task, wanted.again or wanted.anew)
         if opened is not None:
             wanted.check_existing(opened)
         source = open_source(data, task, classes)
@@ -141,6 +142,8 @@ def learn(
             content = new_model(source, wanted, ancestor)
             opened = ModelFolder(where, content, device, lock, ancestor=ancestor)
         source = source.read_as(opened.description.sound, f"the model {where}")
+        if wanted.anew:
+            forget(opened, task)
         if logged.loggers:
             callbacks, listener = [*callbacks, logged], logged.heard(listener)
         session = LearningSession(opened, task, wanted, budget, callbacks, listener, asked_to_stop)
@@ -161,6 +164,8 @@ class LearningSession:
         self.memory = budgets.MemoryPlan(0, 0)
         self.answers = torch.empty(0, dtype=torch.int64)  # of the ticket, for held-out pictures
         self.advice: Advice | None = None
+        self.mistakes: Event | None = None
+        self.items: list[Any] = []  # the pictures of the task as files, training before held-out
         self.callbacks = [
             StopOnRequest(asked_to_stop),
             TimeLimit(budget.left, FEWEST_STEPS, budget.check_steps),
@@ -278,6 +283,7 @@ class LearningSession:
             found, accuracy=accuracy, tested=found.compared, kept=advice.PIXELS, baselines=others,
             confused=None, more_pictures=None, some=None,
         )  # fmt: skip
+        self.mistakes = None
         return self.directly(task, head, accuracy, found.compared)
 
     def advise(
@@ -289,6 +295,7 @@ class LearningSession:
             task, predicted, kept, features=features, fit=fit, fit_rows=fit_rows,
             seed=self.seed.child("advice"),
         )  # fmt: skip
+        self.mistakes = mistakes(task, predicted, self.items)
 
     def in_closed_form(self, task: Task, closed: ClosedForm, known: TaskFacts | None) -> TaskFacts:
         """Let statistics be all that the model knows of the task."""
@@ -314,6 +321,7 @@ class LearningSession:
         if closed.accuracy < before:
             return self.done(ModelFolder.open(model.path), pictures, none, before, kept=False)
         method.drop(task.name)
+        self.mistakes = mistakes(task, closed.predicted, self.items)
         facts = self.in_closed_form(task, closed, known)
         tasks = [facts if each == known else each for each in model.tasks]
         return self.done(model.commit(tasks, "refine", task.name), pictures, none, before)
@@ -333,6 +341,7 @@ class LearningSession:
         remember(method, task, old, share)
         model.familiarity[task.name] = self.statistics(task)
         facts = self.facts(task, stopped, known)
+        self.mistakes = mistakes(task, self.answers, self.items)
         tasks = [facts if each == known else each for each in model.tasks]
         made = model.commit(tasks, "refine", task.name)
         return self.done(made, pictures, none, accuracy.before)
@@ -345,6 +354,8 @@ class LearningSession:
             made.task(self.task), pictures.left_out, pictures.repeated, grown, made.room(),
             peak_memory(), before, kept, made.unsigned, self.advice,
         )  # fmt: skip
+        if self.mistakes is not None:
+            self.listener(self.mistakes)
         self.listener({"event": "done", **learned.to_dict()})
         return learned
 
@@ -390,6 +401,7 @@ class LearningSession:
         places = torch.tensor([classes.index(name) for name in pictures.classes])
         examples = Examples(pictures.images, places[pictures.labels])
         kept, held = stratified(examples.labels, share, self.seed.child("held"))
+        self.items = [pictures.items[place] for place in torch.cat([kept, held]).tolist()]
         return Task(
             self.task, classes, examples.subset(kept), examples.subset(held),
             self.model.preparation,

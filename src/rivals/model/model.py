@@ -108,6 +108,7 @@ class Model:
         *,
         classes: Sequence[str] | None = None,
         again: bool = False,
+        anew: bool = False,
         epochs: int | None = None,
         minutes: float | None = None,
         ram: float | None = None,
@@ -135,6 +136,8 @@ class Model:
             name: The name of the task; by default that of the folder.
             classes: Names of the classes, where labels are numbers.
             again: Refine a task that is known with more pictures of it.
+            anew: Replace a task that is known by what is learned from these pictures alone; its
+                classes may be others. Until the end the model keeps the old one.
             epochs: How often each picture is shown; by default it follows from their number.
             minutes: Time for all of it, at most.
             ram: Memory of this process in MB, at most.
@@ -166,7 +169,7 @@ class Model:
         return learn(
             data, self.path, name, classes=classes, log=log, log_every=log_every,
             callbacks=callbacks, listener=listener, asked_to_stop=asked_to_stop, started=started,
-            device=self.device, again=again, strict=strict, minutes=minutes, ram=ram,
+            device=self.device, again=again, anew=anew, strict=strict, minutes=minutes, ram=ram,
             network=network, size=size, grey=grey, new=share_of_new(new),
             ancestor=None if ancestor is None else fspath(ancestor),
             epochs=epochs, augmentation=augmentation, seed=seed,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request
@@ -16,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from rivals.errors import RivalsError
 from rivals.io.locks import BusyError
 from rivals.io.reading import UnreadableError, printable
+from rivals.web import project as project_file
 from rivals.web.collection import too_large
 from rivals.web.downloads import download_formats
 from rivals.web.service import Service
@@ -25,6 +30,7 @@ TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
          "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}  # fmt: skip
 Text = Annotated[str, Query(max_length=400)]
 OptionalText = Annotated[str | None, Query(max_length=400)]
+CHUNK = 2**18  # bytes of a download that are in memory
 AT_ONCE = 8  # pictures in memory; the requests of others wait, and their bodies with them
 
 
@@ -38,6 +44,7 @@ def make_app(service: Service) -> FastAPI:
     app = FastAPI(title="rivals", docs_url=None, redoc_url=None, openapi_url=None)
     formats = cache(download_formats)
     places = asyncio.Semaphore(AT_ONCE)
+    projects = threading.Lock()
 
     @app.exception_handler(RivalsError)
     async def user_error(request: Request, error: RivalsError) -> JSONResponse:
@@ -118,11 +125,49 @@ def make_app(service: Service) -> FastAPI:
             return JSONResponse({"message": "This picture was removed."}, 404)
         return Response(small, media_type="image/png")
 
+    @app.patch("/api/picture")
+    def move_picture(task: Text, name: Text, picture: Text, to: Text) -> dict[str, str]:
+        service.check_free(task)
+        service.collection.move(task, name, picture, to)
+        return {}
+
+    @app.post("/api/sample")
+    def sample(task: Text) -> dict[str, str]:
+        service.check_free(task)
+        return {"task": service.add_sample(task)}
+
+    @app.get("/api/project")
+    def project() -> Response:
+        with one_project(projects), project_file.disk_in_words():
+            out = project_file.temporary(service.folder)
+            project_file.pack(service.collection, service.model.name, out)
+            size = out.tell()
+            out.seek(0)
+        name = quote(f"{service.model.name}-project.zip")
+        headers = {
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "Content-Length": str(size),
+        }
+        return StreamingResponse(_chunks(out), media_type="application/zip", headers=headers)
+
+    @app.post("/api/project")
+    async def open_project(request: Request) -> dict[str, Any]:
+        most = project_file.most_bytes(service.collection.limits)
+        with (
+            one_project(projects),
+            project_file.disk_in_words(),
+            project_file.temporary(service.folder) as file,
+        ):
+            await _body_to_disk(request, most, file)
+            tasks = await run_in_threadpool(project_file.unpack, service.collection, file)
+        found = [place for place in service.collection.places() if place[0] in tasks]
+        return {"tasks": tasks, "pictures": len(found)}
+
     # Train ---------------------------------------------------------------------------------------
 
     @app.post("/api/training", status_code=202)
-    def train(task: Text, minutes: float | None = None) -> dict[str, int]:
-        return {"id": service.train(task, minutes).id}
+    def train(task: Text, minutes: float | None = None, anew: bool = False) -> dict[str, int]:
+        return {"id": service.train(task, minutes, anew).id}
 
     @app.delete("/api/training")
     def cancel(number: int) -> dict[str, str]:
@@ -158,13 +203,55 @@ def make_app(service: Service) -> FastAPI:
         made = service.package(task, to)
         # Headers are ASCII.
         headers = {"X-Filename": quote(made.filename), "X-Summary": quote(made.summary)}
+        headers["X-Compared"] = quote(json.dumps(made.compared))
         return Response(made.data, media_type="application/zip", headers=headers)
 
     @app.delete("/api/task")
     def drop(task: Text) -> dict[str, list[str]]:
         return {"heirs": service.drop(task)}
 
+    @app.post("/api/undo")
+    def undo() -> dict[str, str]:
+        return {"task": service.undo_drop()}
+
+    @app.delete("/api/undo")
+    def forget_drop() -> dict[str, str]:
+        service.last_drop.forget()
+        return {}
+
     return app
+
+
+@contextlib.contextmanager
+def one_project(lock: threading.Lock) -> Iterator[None]:
+    """Projects are large, so only one is read or written at a time; others are not kept waiting."""
+    if not lock.acquire(blocking=False):
+        raise BusyError("Another project is being opened or downloaded; try again after it.")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while data := file.read(CHUNK):
+            yield data
+
+
+async def _body_to_disk(request: Request, limit: int, file: IO[bytes]) -> None:
+    """Write the body to a file; never more than `limit` bytes of it."""
+    stated = request.headers.get("content-length", "")
+    message = f"A project has at most {limit / 2**20:,.0f} MB; this file has more."
+    if stated.isdecimal() and int(stated) > limit:
+        raise TooLargeError(message)
+    try:
+        async for part in request.stream():
+            if file.tell() + len(part) > limit:
+                raise TooLargeError(message)
+            await run_in_threadpool(file.write, part)
+    except ClientDisconnect as error:
+        raise RivalsError("The connection ended before the project was there.") from error
 
 
 async def _body(request: Request, limit: int) -> bytes:

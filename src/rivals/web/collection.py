@@ -11,7 +11,7 @@ import io
 import os
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,6 +48,16 @@ class Limits:
     bytes: int = 2 * 2**30  # of all pictures
 
 
+@dataclass(frozen=True)
+class NewPicture:
+    """A picture that is to be added; error messages call it `filename`."""
+
+    task: str
+    name: str  # of its class
+    data: bytes
+    filename: str
+
+
 Sizes = dict[str, int]  # file name: bytes
 Classes = dict[str, Sizes]
 Value = TypeVar("Value")
@@ -67,9 +77,10 @@ class Collection:
         self.folder, self.limits, self.check_place = folder, limits or Limits(), check_place
         self.tasks: dict[str, Classes] = {}
         self.version = 0
+        self.edited: set[str] = set()  # tasks with pictures that were moved or removed
         self._lock = threading.RLock()
         for task in _folders(folder, "task"):
-            classes = {each.name: _pictures(each) for each in _folders(task, "class")}
+            classes = _classes(task)
             if classes:
                 self.tasks[task.name] = classes
             else:  # a server was killed before it made the first class
@@ -82,6 +93,7 @@ class Collection:
             return [
                 {
                     "task": task,
+                    "edited": task in self.edited,
                     "classes": [
                         {"name": name, "count": len(files), "newest": list(files)[-NEWEST:]}
                         for name, files in classes.items()
@@ -94,6 +106,16 @@ class Collection:
         """The file names of a class."""
         with self._lock:
             return list(self._files(task, name))
+
+    def places(self) -> list[tuple[str, str, str]]:
+        """Task, class and file name of every picture."""
+        with self._lock:
+            return [
+                (task, name, picture)
+                for task, classes in self.tasks.items()
+                for name, files in classes.items()
+                for picture in files
+            ]
 
     def path(self, task: str) -> Path:
         """The folder of a task, in the form that `rivals learn` reads."""
@@ -139,13 +161,115 @@ class Collection:
                         f"{filename} is already in the class '{other}' of '{task}'; remove it "
                         "there, or leave it out."
                     )
-            self._check_room(task, name, len(data))
+            self._check_room(name, len(files), len(data))
             self.check_place()
             check_no_links(self.folder, self.folder / task / name / stored, "picture")
             write_bytes(self.folder / task / name / stored, data)
             files[stored] = len(data)
             self.version += 1
         return stored
+
+    def check_new(self, task: str) -> None:
+        """Refuse the name of a task that is there."""
+        if task in self.tasks:
+            raise RivalsError(
+                f"Pictures of a task '{task}' are collected here already; rename it, or remove it."
+            )
+
+    def add_tasks(self, pictures: Iterable[NewPicture]) -> list[str]:
+        """Add whole tasks that are not there yet, all or none; returns their names."""
+        staging = self.folder / f".new.{os.getpid()}.{threading.get_ident()}.part"
+        self.check_place()
+        new: dict[str, Classes] = {}
+        remove_partial(staging)
+        make_folder(staging)
+        try:
+            for picture in pictures:
+                self._stage(staging, new, picture)
+            if not new:
+                raise RivalsError("There are no pictures in it; choose another file.")
+            with self._lock:
+                for task in new:  # again: a request may have come between
+                    self.check_new(task)
+                self.check_place()
+                for task, classes in new.items():
+                    with _changing(task):
+                        (staging / task).rename(self.folder / task)
+                        flush_folder(self.folder)
+                    self.tasks[task] = classes
+                    self.version += 1
+        finally:
+            remove_partial(staging)
+        return list(new)
+
+    def _stage(self, staging: Path, new: dict[str, Classes], picture: NewPicture) -> None:
+        """Check a picture of a new task and write it to a folder of its own."""
+        task, name = safe_name(picture.task, "task"), safe_name(picture.name, "class")
+        self.check_new(task)
+        if task not in new and len(self.tasks) + len(new) >= self.limits.tasks:
+            raise RivalsError(f"More than {self.limits.tasks} tasks would be collected, the limit.")
+        classes = new.setdefault(task, {})
+        if name not in classes and len(classes) >= self.limits.task_classes:
+            raise RivalsError(f"'{task}' has more than {self.limits.task_classes} classes.")
+        files = classes.setdefault(name, {})
+        with one_picture:
+            stored = digest(picture.data)[:24] + suffix_of(picture.data, picture.filename)
+        if any(stored in each for each in classes.values()):
+            raise RivalsError(f"{picture.filename} is in '{task}' twice; leave one out.")
+        with self._lock:
+            self._check_room(name, len(files), len(picture.data), new)
+        for folder in (staging / task, staging / task / name):
+            make_folder(folder)
+        write_bytes(staging / task / name / stored, picture.data)
+        files[stored] = len(picture.data)
+
+    def move(self, task: str, name: str, picture: str, to: str) -> None:
+        """Move a picture to another class of its task."""
+        with self._lock:
+            files, others = self._files(task, name), self._files(task, to)
+            if picture not in files:
+                raise RivalsError("This picture was removed.")
+            if name == to:
+                return
+            self._check_room(to, len(others), 0)
+            self.check_place()
+            old, new = (self.folder / task / each / picture for each in (name, to))
+            for path in (old, new):
+                check_no_links(self.folder, path, "picture")
+            with _changing(picture):
+                old.rename(new)
+                flush_folder(new.parent)
+                flush_folder(old.parent)
+            others[picture] = files.pop(picture)
+            self._edited(task)
+
+    def take_out(self, task: str, place: Path) -> None:
+        """Move a task, if there is one of this name, to the folder `place`."""
+        with self._lock:
+            if task in self.tasks:
+                self.check_place()
+                with _changing(task):
+                    (self.folder / task).rename(place / task)
+                    flush_folder(self.folder)
+                del self.tasks[task]
+                self.version += 1
+
+    def bring_back(self, task: str, place: Path) -> None:
+        """Take a task back from where `take_out` has put it, if it had put one there."""
+        with self._lock:
+            if not (place / task).is_dir():
+                return
+            self.check_new(task)
+            self.check_place()
+            with _changing(task):
+                (place / task).rename(self.folder / task)
+                flush_folder(self.folder)
+            self.tasks[task] = _classes(self.folder / task)
+            self.version += 1
+
+    def _edited(self, task: str) -> None:
+        self.edited.add(task)
+        self.version += 1
 
     def thumbnail(self, task: str, name: str, picture: str, side: int = 112) -> bytes:
         """A small PNG of a stored picture; KeyError if there is none of this name."""
@@ -166,6 +290,7 @@ class Collection:
                     with _changing(task):
                         remove_folder(self.folder / task)
                     del self.tasks[task]
+                    self.edited.discard(task)
             elif picture is None:
                 if name in classes:
                     with _changing(name):
@@ -176,6 +301,8 @@ class Collection:
                     (self.folder / task / name / picture).unlink(missing_ok=True)
                     flush_folder(self.folder / task / name)
                 del classes[name][picture]
+            if task in self.tasks:
+                self.edited.add(task)
             self.version += 1
 
     def rename(self, task: str, name: str | None, to: str) -> str:
@@ -199,6 +326,7 @@ class Collection:
                 flush_folder(parent)
             if name is None:
                 self.tasks = _renamed(self.tasks, old, to)
+                self.edited.discard(old)
             else:
                 self.tasks[task] = _renamed(classes, old, to)
             self.version += 1
@@ -215,9 +343,14 @@ class Collection:
             raise RivalsError(f"'{task}' has no class '{name}' here; add it first.")
         return classes[name]
 
-    def _check_room(self, task: str, name: str, size: int) -> None:
-        """Refuse a picture of `size` bytes that would exceed a limit."""
-        limits, count = self.limits, len(self.tasks[task][name])
+    def _check_room(
+        self, name: str, count: int, size: int, new: dict[str, Classes] | None = None
+    ) -> None:
+        """Refuse a picture of `size` bytes that would exceed a limit.
+
+        Its class has `count` pictures; `new` are tasks that are about to be added.
+        """
+        limits, tasks = self.limits, [*self.tasks.values(), *(new or {}).values()]
         if size > limits.picture_bytes:
             raise RivalsError(too_large(size, limits.picture_bytes))
         if count >= limits.class_pictures:
@@ -225,8 +358,8 @@ class Collection:
                 f"'{name}' has {count:,} pictures, which is the limit for a class; remove some "
                 "first."
             )
-        stored = [files for classes in self.tasks.values() for files in classes.values()]
-        if sum(map(len, stored)) >= limits.pictures:
+        stored = [files for classes in tasks for files in classes.values()]
+        if size and sum(map(len, stored)) >= limits.pictures:
             raise RivalsError(
                 f"{limits.pictures:,} pictures are collected, which is the limit; remove some "
                 "first."
@@ -319,6 +452,11 @@ def _folders(folder: Path, kind: str) -> list[Path]:
                     safe_name(entry.name, kind)
                     found.append(Path(entry.path))
     return sorted(found)
+
+
+def _classes(task: Path) -> Classes:
+    """The classes in the folder of a task."""
+    return {each.name: _pictures(each) for each in _folders(task, "class")}
 
 
 def _pictures(folder: Path) -> Sizes:

@@ -36,11 +36,12 @@ _one_export = threading.Lock()
 
 @dataclass(frozen=True)
 class Package:
-    """A zip, its file name, and one sentence about its content."""
+    """A zip, its file name, and one sentence about its content, also as facts."""
 
     data: bytes
     filename: str
     summary: str
+    compared: dict[str, Any] | None = None  # file, bytes, agreement and images; None: nothing was
 
 
 def download_formats() -> list[dict[str, Any]]:
@@ -67,15 +68,18 @@ def package(ticket: Ticket, to: str, pictures: Path | None) -> Package:
     with tempfile.TemporaryDirectory(prefix="rivals-") as folder:
         saved = Path(folder) / "ticket"
         ticket.save(saved)
+        compared = None
         if to == "ticket":
             summary = f"The ticket of '{ticket.task}' as a folder for rivals."
             data = _zipped(saved, stem, None)
         else:
             made = Path(folder) / f"{stem}{formats[to].suffix}"
-            summary = _summary(made.name, _export(saved, to, made, pictures))
+            facts = _export(saved, to, made, pictures)
+            summary = _summary(made.name, facts)
+            compared = {"file": made.name, "bytes": facts["bytes"], **facts["parity"]}
             card = (saved / "README.md").read_bytes() + f"\n{summary}\n".encode()
             data = _zipped(made, stem, card)
-    return Package(data, f"{stem}-{to}.zip", summary)
+    return Package(data, f"{stem}-{to}.zip", summary, compared)
 
 
 def _export(ticket: Path, to: str, out: Path, pictures: Path | None) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class WebJob:
     id: int
     task: str
     again: bool = False  # refine a known task
+    anew: bool = False  # learn a known task from its pictures alone
     minutes: float | None = None
     state: str = QUEUED
     message: str | None = None  # what went wrong
@@ -93,7 +94,9 @@ class Jobs:
         with self._wake:
             return any(job.task == task and job.state in OPEN for job in self.jobs.values())
 
-    def add(self, task: str, again: bool = False, minutes: float | None = None) -> WebJob:
+    def add(
+        self, task: str, again: bool = False, minutes: float | None = None, anew: bool = False
+    ) -> WebJob:
         with self._wake:
             if self.is_open(task):
                 raise RivalsError(f"'{task}' is already being learned or in the queue.")
@@ -101,7 +104,7 @@ class Jobs:
                 raise RivalsError(
                     f"{MAX_QUEUED} trainings are queued, which is the limit; wait for one to end."
                 )
-            job = WebJob(max(self.jobs, default=0) + 1, task, again, minutes)
+            job = WebJob(max(self.jobs, default=0) + 1, task, again, anew, minutes)
             make_folder(self._folder(job))
             self._set(job)
             self._wake.notify_all()
@@ -241,6 +244,7 @@ def stored_job(folder: Path) -> WebJob:
         raise damaged from error
     texts = isinstance(job.task, str) and (job.message is None or isinstance(job.message, str))
     counts = type(job.id) is int and type(job.attempts) is int and isinstance(job.again, bool)
+    counts = counts and isinstance(job.anew, bool)
     timed = job.minutes is None or (isinstance(job.minutes, int | float) and job.minutes > 0)
     if not (texts and counts and timed) or job.state not in STATES or name != folder.name:
         raise damaged

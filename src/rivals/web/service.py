@@ -17,6 +17,8 @@ from rivals.web.collection import Collection, Limits
 from rivals.web.downloads import Package, package
 from rivals.web.jobs import RUNNING, Jobs, WebJob
 from rivals.web.open_model import OpenModel
+from rivals.web.sample import sample_pictures
+from rivals.web.undo import LastDrop
 
 MIN_CLASSES = 2
 MIN_PICTURES = 2  # of a class: one to train on, one to hold out
@@ -42,6 +44,7 @@ class Service:
             ) from error
         self.open_model = OpenModel(self.model)
         self.collection = Collection(self.folder / "pictures", limits, self.lock.check_place)
+        self.last_drop = LastDrop(self.folder, self.open_model, self.collection)
         self.jobs = Jobs(self.folder / "trainings", self._command, self._learned)
         self.closing = threading.Event()
         self._opening = self.folder / "open.html"
@@ -52,6 +55,7 @@ class Service:
     def close(self) -> None:
         self.closing.set()
         self.jobs.close()
+        self.last_drop.forget()
         self._opening.unlink(missing_ok=True)
         self.lock.release()
 
@@ -67,9 +71,9 @@ class Service:
             file.write(content.encode())
         webbrowser.open(self._opening.as_uri())
 
-    def version(self) -> tuple[int, int]:
+    def version(self) -> tuple[int, int, int]:
         """Changes whenever `state` changes."""
-        return self.collection.version, self.jobs.version
+        return self.collection.version, self.jobs.version, self.last_drop.version
 
     def state(self) -> dict[str, Any]:
         """The collected pictures and the trainings; `open_model.facts` has what was learned."""
@@ -78,14 +82,18 @@ class Service:
             "model": self.model.name,
             "collected": self.collection.listing(),
             "trainings": self.jobs.listing(),
+            "dropped": self.last_drop.task,
             "limits": {"picture_bytes": limits.picture_bytes},
             "minimum": {"classes": MIN_CLASSES, "pictures": MIN_PICTURES},
         }
 
     # Requests of a user --------------------------------------------------------------------------
 
-    def train(self, task: str, minutes: float | None = None) -> WebJob:
-        """Queue a training on the pictures of `task`; a known task is refined."""
+    def train(self, task: str, minutes: float | None = None, anew: bool = False) -> WebJob:
+        """Queue a training on the pictures of `task`.
+
+        A known task is refined, or learned `anew` from these pictures alone.
+        """
         self.lock.check_place()
         self.collection.path(task)
         counts = {name: len(files) for name, files in self.collection.tasks[task].items()}
@@ -101,7 +109,16 @@ class Service:
                 )
         if minutes is not None and not 0 < minutes <= 10_000:
             raise RivalsError(f"{minutes:g} minutes were given; give a number above 0.")
-        return self.jobs.add(task, task in self.open_model, minutes)
+        known = task in self.open_model
+        job = self.jobs.add(task, known and not anew, minutes, known and anew)
+        self.collection.edited.discard(task)
+        self.last_drop.forget()
+        return job
+
+    def add_sample(self, task: str) -> str:
+        """Collect the bundled sample as a task; returns its name."""
+        (stored,) = self.collection.add_tasks(sample_pictures(task))
+        return stored
 
     def check_free(self, task: str) -> None:
         """Refuse to change pictures that a training reads."""
@@ -114,16 +131,24 @@ class Service:
         """Drop a task with its pictures and trainings; returns the tasks that inherited from it."""
         self.lock.check_place()
         self.check_free(task)
+        self._check_idle()
+        heirs = self.last_drop.drop(task)
+        self.jobs.forget(task)
+        return heirs
+
+    def undo_drop(self) -> str:
+        """Bring the last drop back; returns the task."""
+        self.lock.check_place()
+        self._check_idle()
+        return self.last_drop.undo()
+
+    def _check_idle(self) -> None:
         current = self.jobs.current()
         if current is not None and current.state == RUNNING:
             raise BusyError(
                 f"'{current.task}' is being learned, and only one process may change the model; "
                 "wait for the end, or cancel it."
             )
-        heirs = self.open_model.drop(task)
-        self.collection.remove(task)
-        self.jobs.forget(task)
-        return heirs
 
     def package(self, task: str, to: str) -> Package:
         """A ticket to download, compared with the model on collected pictures of its classes."""
@@ -142,13 +167,13 @@ class Service:
         words += ["--name", job.task, "--json"]
         if self.ancestor and not exists(self.model):
             words += ["--ancestor", self.ancestor]
-        words += ["--again"] if job.again else []
+        words += ["--again"] if job.again else ["--anew"] if job.anew else []
         words += ["--minutes", f"{job.minutes:g}"] if job.minutes is not None else []
         return words
 
     def _learned(self, job: WebJob) -> bool:
         """Whether the model has the task of an interrupted job, so that it need not run again."""
-        return not job.again and job.task in self.open_model
+        return not job.again and not job.anew and job.task in self.open_model
 
 
 def collected_folder(model: Path) -> Path:

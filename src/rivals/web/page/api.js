@@ -1,5 +1,7 @@
 // Requests to the server: arguments in the query, a picture as the body; errors carry a message.
 
+import { t } from "./language.js";
+
 export class RequestError extends Error {}
 
 export async function request(method, path, parameters = {}, body = null) {
@@ -11,11 +13,11 @@ export async function request(method, path, parameters = {}, body = null) {
   try {
     response = await fetch(`/api/${path}?${query}`, { method, body });
   } catch {
-    throw new RequestError("The server does not answer; start it again with rivals serve.");
+    throw new RequestError(t("server.silent"));
   }
   if (response.ok) return response;
   const content = await response.json().catch(() => ({}));
-  throw new RequestError(content.message || `The server refused the request (${response.status}).`);
+  throw new RequestError(content.message || t("server.refused", { status: response.status }));
 }
 
 export const requestJson = async (...parameters) => (await request(...parameters)).json();

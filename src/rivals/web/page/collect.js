@@ -1,8 +1,11 @@
 // Step 1: collect pictures by class from files, folders, drawings and the camera.
 
 import { address, request, requestJson } from "./api.js";
-import { acceptDrops, announce, byId, count, h, icon, keyed, showMessage } from "./dom.js";
+import { acceptDrops, announce, byId, h, icon, keyed, showMessage } from "./dom.js";
 import { chosen, dropped } from "./folders.js";
+import { nodes, t } from "./language.js";
+import { MOVED, PictureDialog } from "./picture.js";
+import { Project } from "./project.js";
 import { Drawing, Filming } from "./sources.js";
 import { upload } from "./upload.js";
 
@@ -25,7 +28,10 @@ export class Collect {
       byId("class-name")?.focus();
     });
     acceptDrops(byId("collect"), async (transfer) => this.addFolders(await dropped(transfer)));
-    byId("choose-folder").addEventListener("click", () => byId("folder-input").click());
+    byId("folder-words").append(...nodes("folders", {
+      drop: h("b", {}, t("folders.drop")),
+      choose: h("button.link", { type: "button", onclick: () => byId("folder-input").click() }, t("folders.choose")),
+    }));
     byId("folder-input").addEventListener("change", (event) => {
       this.addFolders(chosen(event.target.files));
       event.target.value = "";
@@ -33,6 +39,8 @@ export class Collect {
     this.addCard = this.makeAddCard();
     this.drawing = new Drawing(this);
     this.filming = new Filming(this);
+    this.picture = new PictureDialog(this);
+    this.project = new Project(this);
   }
 
   get current() {
@@ -67,6 +75,7 @@ export class Collect {
     if (first) this.field.value = this.selected ?? "";
     this.showSets(names);
     this.showClasses();
+    this.project.update();
     byId("collect").classList.toggle("busy", Boolean(this.busy));
     this.field.disabled = Boolean(this.busy);
   }
@@ -75,7 +84,7 @@ export class Collect {
     const items = names.length ? [...names, null] : [];
     keyed(byId("sets"), items, (name) => (name === null ? "new" : `=${name}`),
       (name) => h("button.chip", { type: "button", onclick: () => { this.select(name); if (name === null) this.field.focus(); } },
-        name === null ? "New task" : name),
+        name === null ? t("collect.new") : name),
       (chip, name) => chip.setAttribute("aria-pressed", String(name === this.selected)));
   }
 
@@ -94,7 +103,7 @@ export class Collect {
   makeAddCard() {
     const field = h("input", {
       id: "class-name", type: "text", maxLength: 60, autocomplete: "off", spellcheck: false,
-      placeholder: "For example: circle", "aria-label": "Name of a new class",
+      placeholder: t("class.placeholder"), "aria-label": t("class.add.label"),
     });
     const message = h("p.error", { role: "alert", hidden: true });
     const form = h("form.class.add", {
@@ -103,7 +112,7 @@ export class Collect {
         try {
           showMessage(message, "");
           if (this.current?.classes.some((each) => each.name === field.value.trim())) {
-            showMessage(message, `There is already a class '${field.value.trim()}'; choose another name.`);
+            showMessage(message, t("class.taken", { name: field.value.trim() }));
             return;
           }
           await this.addClass(field.value);
@@ -113,7 +122,7 @@ export class Collect {
           showMessage(message, error.message);
         }
       },
-    }, h("span.caption", {}, "Add a class"), h("div.row", {}, field, h("button", { type: "submit" }, "Add")), message);
+    }, h("span.caption", {}, t("class.add")), h("div.row", {}, field, h("button", { type: "submit" }, t("class.add.button"))), message);
     return form;
   }
 
@@ -122,7 +131,7 @@ export class Collect {
     const name = this.selected ?? this.field.value.trim();
     if (!name) {
       this.field.focus();
-      throw new Error("Give the task a name first.");
+      throw new Error(t("task.nameless"));
     }
     return name;
   }
@@ -144,9 +153,9 @@ export class Collect {
 
   makeClass(name) {
     const button = (properties) => ({ type: "button", ...properties });
-    const field = h("input.class-title", { value: name, maxLength: 60, "aria-label": `Name of the class ${name}`, spellcheck: false });
+    const field = h("input.class-title", { value: name, maxLength: 60, "aria-label": t("class.name", { name }), spellcheck: false });
     const message = h("p.error", { role: "alert", hidden: true });
-    const input = h("input", { type: "file", multiple: true, accept: "image/*", hidden: true, "aria-label": `Pictures of ${name}` });
+    const input = h("input", { type: "file", multiple: true, accept: "image/*,video/*", hidden: true, "aria-label": t("class.pictures", { name }) });
     const attempt = async (what) => {
       try {
         showMessage(message, "");
@@ -158,17 +167,19 @@ export class Collect {
     };
     field.addEventListener("change", () => attempt(() => request("PATCH", "class", { task: this.selected, name, to: field.value })));
     input.addEventListener("change", () => { this.upload(name, [...input.files]); input.value = ""; });
-    const card = h("div.class", { role: "group", "aria-label": `Class ${name}` },
+    const card = h("div.class", { role: "group", "aria-label": t("class.of", { name }) },
       h("div.class-head", {}, field, h("span.count"),
-        h("button.quiet.icon", button({ "aria-label": `Remove the class ${name}`, title: "Remove",
+        h("button.quiet.icon", button({ "aria-label": t("class.remove", { name }), title: t("remove"),
           onclick: () => attempt(() => request("DELETE", "class", { task: this.selected, name })) }), icon("close"))),
       h("div.thumbs"),
       h("div.row.sources", {},
-        h("button", button({ onclick: () => input.click() }), icon("file"), "Files"),
-        h("button", button({ onclick: () => this.drawing.open(name) }), icon("draw"), "Draw"),
-        h("button", button({ onclick: () => this.filming.open(name) }), icon("camera"), "Camera"), input),
+        h("button", button({ onclick: () => input.click() }), icon("file"), t("class.files")),
+        h("button", button({ onclick: () => this.drawing.open(name) }), icon("draw"), t("class.draw")),
+        h("button", button({ onclick: () => this.filming.open(name) }), icon("camera"), t("class.camera")), input),
       message);
     acceptDrops(card, async (transfer) => {
+      const moved = transfer.getData(MOVED);
+      if (moved) { attempt(() => this.picture.move(JSON.parse(moved), name)); return; }
       const found = await dropped(transfer);
       this.upload(name, [...found.loose, ...[...found.classes.values()].flat()]);
     });
@@ -176,7 +187,7 @@ export class Collect {
   }
 
   showClass(card, { name, count: number, newest }) {
-    card.querySelector(".count").textContent = number ? count(number, "picture") : "no pictures yet";
+    card.querySelector(".count").textContent = number ? t("pictures", { n: number }) : t("class.empty");
     for (const each of card.querySelectorAll("button, input")) each.disabled = Boolean(this.busy);
     if (card.all && card.number !== number) this.showAll(card, name);
     card.number = number;
@@ -191,13 +202,14 @@ export class Collect {
     keyed(thumbs, pictures, (each) => each ?? "more",
       (each) => each === null
         ? h("button.more", { type: "button", onclick: () => this.showAll(card, name) })
-        : h("button.thumb", { type: "button", "aria-label": `Remove a picture of ${name}`, title: "Remove",
-            onclick: (event) => { event.currentTarget.disabled = true; request("DELETE", "class", { task, name, picture: each }).catch(() => {}); } },
-            h("img", { alt: "", loading: "lazy", src: address("picture", { task, name, picture: each }) })),
+        : h("button.thumb", { type: "button", "aria-label": t("picture.open", { name }), draggable: true,
+            ondragstart: (event) => event.dataTransfer.setData(MOVED, JSON.stringify({ task, name, picture: each })),
+            onclick: () => this.picture.open({ task, name, picture: each }) },
+            h("img", { alt: "", loading: "lazy", draggable: false, src: address("picture", { task, name, picture: each }) })),
       (node, each) => {
         if (each !== null) return;
-        node.textContent = `+${(card.number - FEW + 1).toLocaleString("en")}`;
-        node.setAttribute("aria-label", `Show all ${card.number} pictures of ${name}`);
+        node.textContent = `+${card.number - FEW + 1}`;
+        node.setAttribute("aria-label", t("class.all", { count: card.number, name }));
       });
   }
 
@@ -231,12 +243,12 @@ export class Collect {
     showMessage(message, "");
     if (!found.classes.size) {
       showMessage(message, found.loose.length
-        ? "Drop a folder that has a subfolder for each class here; drop single pictures onto a class."
-        : "No files were found in what you dropped.");
+        ? t("folders.loose")
+        : t("folders.none"));
       return;
     }
     try {
-      if (this.busy) throw new Error("This task is being learned; wait for the end, or start a new task.");
+      if (this.busy) throw new Error(t("task.busy"));
       if (this.selected === null && !this.field.value.trim()) {
         if (found.name === null) this.taskName();
         this.field.value = found.name;
@@ -244,7 +256,7 @@ export class Collect {
       const sets = [];
       for (const [name, files] of found.classes) sets.push([await this.addClass(name), files]);
       await this.send(sets.flatMap(([name, files]) => files.map((file) => [name, file])));
-      if (found.loose.length) this.showRefused([`${count(found.loose.length, "file")} outside the folders of classes ${found.loose.length === 1 ? "was" : "were"} ignored.`]);
+      if (found.loose.length) this.showRefused([t("folders.outside", { n: found.loose.length })]);
     } catch (error) {
       showMessage(message, error.message);
     }
@@ -257,8 +269,8 @@ export class Collect {
   /** Upload [class, file] pairs; refused files are listed with the reason. */
   async send(pairs) {
     showMessage(byId("left-out"), "");
-    const refused = await upload(this.selected, pairs, this.state.limits.picture_bytes, byId("collect-progress"));
-    announce(`${count(pairs.length - refused.length, "picture")} added.`);
+    const { added, refused } = await upload(this.selected, pairs, this.state.limits.picture_bytes, byId("collect-progress"));
+    announce(t("upload.added", { n: added }));
     if (refused.length) this.showRefused(refused);
   }
 
@@ -268,7 +280,7 @@ export class Collect {
     const [first, ...others] = messages;
     node.replaceChildren(h("p.error", {}, first));
     if (others.length) {
-      node.append(h("details", {}, h("summary", {}, `${count(others.length, "other file")} left out`),
+      node.append(h("details", {}, h("summary", {}, t("upload.others", { n: others.length })),
         h("ul", {}, ...others.slice(0, 200).map((each) => h("li", {}, each)))));
     }
   }

@@ -1,5 +1,7 @@
 // Helpers to build the page. Text is always inserted as text, never as markup.
 
+import { decimal, t } from "./language.js";
+
 /** An element: h("p.note", {id: "x"}, "text", child). Properties that start with "on" are event listeners. */
 export function h(what, properties = {}, ...children) {
   const [tag, ...classes] = what.split(".");
@@ -58,21 +60,20 @@ export function announce(message) {
   if (node.textContent !== message) node.textContent = message;
 }
 
-export const count = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many || one + "s"}`;
-export const percent = (share) => `${(100 * share).toFixed(share >= 0.9995 || share === 0 ? 0 : 1)} %`;
+export const percent = (share) => `${decimal(100 * share, share >= 0.9995 || share === 0 ? 0 : 1)} %`;
 
 /**
  * An accuracy in percent and its 95 % interval: ["75 %", "± 9"], or ["100 %", "(34 to 100)"] near
  * 0 and 100 %, where the interval is not symmetric.
  */
 export function accuracyParts(accuracy, interval) {
-  if (!interval) return [`${accuracy.toFixed(1)} %`, ""];
+  if (!interval) return [`${decimal(accuracy, 1)} %`, ""];
   const [low, high] = interval;
   const half = (high - low) / 2;
   const digits = half < 1 ? 1 : 0;
   const symmetric = accuracy - half >= 0 && accuracy + half <= 100;
-  const range = symmetric ? `± ${half.toFixed(digits)}` : `(${low.toFixed(digits)} to ${high.toFixed(digits)})`;
-  return [`${accuracy.toFixed(digits)} %`, range];
+  const range = symmetric ? `± ${decimal(half, digits)}` : t("interval", { low: decimal(low, digits), high: decimal(high, digits) });
+  return [`${decimal(accuracy, digits)} %`, range];
 }
 
 export const accuracyText = (accuracy, interval) => accuracyParts(accuracy, interval).join(" ").trim();
@@ -86,15 +87,15 @@ export function accuracyNodes(accuracy, interval) {
 export function bytes(number) {
   if (number < 1000) return `${number} B`;
   const [size, unit] = number < 1e6 ? [number / 1e3, "kB"] : [number / 1e6, "MB"];
-  return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${unit}`;
+  return `${decimal(size, size < 10 ? 1 : 0)} ${unit}`;
 }
 
 export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "–";
+  if (seconds === null || seconds === undefined) return t("none");
   const whole = Math.max(0, Math.round(seconds));
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, "0")} s`;
-  return `${Math.floor(whole / 3600)} h ${Math.round((whole % 3600) / 60)} min`;
+  if (whole < 60) return t("seconds", { seconds: whole });
+  if (whole < 3600) return t("minutes", { minutes: Math.floor(whole / 60), seconds: String(whole % 60).padStart(2, "0") });
+  return t("hours", { hours: Math.floor(whole / 3600), minutes: Math.round((whole % 3600) / 60) });
 }
 
 /** Accept files that are dropped on `node`; `handle` gets the DataTransfer. */

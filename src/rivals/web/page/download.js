@@ -2,18 +2,19 @@
 
 import { request, requestJson } from "./api.js";
 import { byId, h, keyed, showMessage } from "./dom.js";
+import { decimal, known, t } from "./language.js";
 
 export class Download {
   constructor() {
     this.task = h("select", { id: "download-task" });
-    this.formats = h("div.formats", { role: "radiogroup", "aria-label": "Format" });
-    this.button = h("button.primary.large", { type: "button", onclick: () => this.download() }, "Download");
+    this.formats = h("div.formats", { role: "radiogroup", "aria-label": t("download.format") });
+    this.button = h("button.primary.large", { type: "button", onclick: () => this.download() }, t("download.button"));
     this.error = h("p.error", { role: "alert", hidden: true });
     this.status = h("p.note", { role: "status" });
-    this.empty = h("p.note", {}, "Once a task is learned, you can download its small network here as a file for a device.");
+    this.empty = h("p.note", {}, t("download.empty"));
     this.form = h("div", { hidden: true },
-      h("label.field", {}, h("span", {}, "Task"), this.task), this.formats,
-      h("div.row.spread", {}, this.status, this.button), this.error);
+      h("label.field", {}, h("span", {}, t("task")), this.task), this.formats,
+      h("div.row.end", {}, this.status, this.button), this.error);
     byId("download").append(this.empty, this.form);
     this.names = null;
   }
@@ -47,7 +48,8 @@ export class Download {
   showFormats(formats) {
     this.formats.replaceChildren(...formats.map((format, number) => h("label.format", { title: format.install || "" },
       h("input", { type: "radio", name: "format", value: format.name, checked: format.name === "onnx" && !format.install || number === 0, disabled: Boolean(format.install) }),
-      h("span", {}, h("b", {}, format.label), h("small", {}, format.install ? `not installed: ${format.install}` : format.purpose)))));
+      h("span", {}, h("b", {}, known(`format.${format.name}`, format.label)),
+        h("small", {}, format.install ? t("download.missing", format) : known(`for.${format.name}`, format.purpose))))));
   }
 
   async download() {
@@ -55,13 +57,16 @@ export class Download {
     if (!to) return;
     showMessage(this.error, "");
     this.button.disabled = true;
-    this.status.textContent = "Writing the file and comparing its answers with those of the ticket …";
+    this.status.textContent = t("download.writing");
     try {
       const response = await request("POST", "ticket", { task: this.task.value, to });
       const link = h("a", { href: URL.createObjectURL(await response.blob()), download: decodeURIComponent(response.headers.get("X-Filename")) });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-      this.status.textContent = decodeURIComponent(response.headers.get("X-Summary"));
+      const compared = JSON.parse(decodeURIComponent(response.headers.get("X-Compared")));
+      this.status.textContent = compared
+        ? t("download.compared", { file: compared.file, bytes: compared.bytes, percent: decimal(100 * compared.agreement, 1), n: compared.images })
+        : t("download.ticket", { task: this.task.value });
     } catch (error) {
       this.status.textContent = "";
       showMessage(this.error, error.message);

@@ -4,9 +4,13 @@ import { follow } from "./api.js";
 import { Collect } from "./collect.js";
 import { byId, showMessage } from "./dom.js";
 import { Download } from "./download.js";
+import { languageChoice, translate } from "./language.js";
 import { Tasks } from "./tasks.js";
 import { Train } from "./train.js";
 import { Try } from "./try.js";
+
+translate();
+document.querySelector(".top").append(languageChoice());
 
 let parts = {}; // of the state, until both have arrived
 let state = null;
@@ -17,6 +21,7 @@ const tries = new Try();
 const tasks = new Tasks({
   onTry: (task) => { tries.choose(task); location.hash = "try"; },
   onDownload: (task) => { location.hash = "teach"; setTimeout(() => download.choose(task)); },
+  onUndo: (task) => collect.select(task),
 });
 
 function show() {

@@ -1,15 +1,17 @@
 // All learned tasks with accuracy, size and winners; drop a task.
 
 import { request, requestJson } from "./api.js";
-import { accuracyNodes, byId, bytes, count, duration, h, icon, keyed, showMessage } from "./dom.js";
+import { accuracyNodes, byId, bytes, duration, h, icon, keyed, showMessage } from "./dom.js";
+import { decimal, listed, t } from "./language.js";
 import { WinnerMap } from "./winner_map.js";
 
 const MAPS = 40; // winner maps that are requested, at most
 
 export class Tasks {
-  constructor({ onTry, onDownload }) {
+  constructor({ onTry, onDownload, onUndo }) {
     this.onTry = onTry;
     this.onDownload = onDownload;
+    this.onUndo = onUndo;
     this.winners = new Map(); // by task and how often it was trained
     this.list = byId("task-list");
     this.dialog = byId("drop-dialog");
@@ -19,6 +21,7 @@ export class Tasks {
   update(state) {
     this.state = state;
     this.overview();
+    this.undo();
     // A card also describes other tasks; it is made again when they change.
     const others = (task) => JSON.stringify([task.inherited_from, state.overlap?.[state.tasks.indexOf(task)]]);
     keyed(this.list, state.tasks, (task) => this.key(task) + others(task), (task) => this.card(task));
@@ -37,45 +40,70 @@ export class Tasks {
       return;
     }
     if (!tasks.length) {
-      node.replaceChildren(h("div.card", {}, h("p.note", {}, "Nothing yet. Learned tasks appear here with their accuracy, their size and a map of their winning units.")));
+      node.replaceChildren(h("div.card", {}, h("p.note", {}, t("tasks.empty"))));
       return;
     }
     const all = tasks.reduce((sum, task) => sum + task.bytes, 0);
     const classes = tasks.reduce((sum, task) => sum + task.classes.length, 0);
     const shares = Object.entries(room || {});
     node.replaceChildren(h("div.card.overview", {},
-      h("div.fact", {}, h("b", {}, String(tasks.length)), h("span", {}, tasks.length === 1 ? "task" : "tasks")),
-      h("div.fact", {}, h("b", {}, String(classes)), h("span", {}, "classes")),
-      h("div.fact", {}, h("b", {}, bytes(all)), h("span", {}, "on disk")),
-      h("div.room", {}, h("span.caption", {}, "Free connections in each layer"),
-        ...shares.map(([, share], number) => h("div.layer-room", { role: "img", "aria-label": `Layer ${number + 1}: ${Math.round(100 * share)} % free` },
+      h("div.fact", {}, h("b", {}, String(tasks.length)), h("span", {}, t("tasks.count", { n: tasks.length }))),
+      h("div.fact", {}, h("b", {}, String(classes)), h("span", {}, t("tasks.classes", { n: classes }))),
+      h("div.fact", {}, h("b", {}, bytes(all)), h("span", {}, t("tasks.bytes"))),
+      h("div.room", {}, h("span.caption", {}, t("tasks.room")),
+        ...shares.map(([, share], number) => h("div.layer-room", { role: "img", "aria-label": t("tasks.layer", { number: number + 1, percent: Math.round(100 * share) }) },
           h("div.bar", {}, bar(share)), h("span", {}, `${Math.round(100 * share)} %`))))));
+  }
+
+  /** The last drop, while it can be undone. */
+  undo() {
+    const { dropped } = this.state;
+    const node = byId("undo");
+    if (node.dataset.task === (dropped ?? "")) return;
+    node.dataset.task = dropped ?? "";
+    node.hidden = !dropped;
+    node.replaceChildren();
+    if (!dropped) return;
+    const message = h("p.error", { role: "alert", hidden: true });
+    const attempt = async (method) => {
+      try {
+        const { task } = await requestJson(method, "undo");
+        if (task) this.onUndo(task);
+      } catch (error) {
+        showMessage(message, error.message);
+      }
+    };
+    node.append(h("p", {}, t("undo.what", { task: dropped })), h("div.row", {},
+      h("button", { type: "button", onclick: () => attempt("POST") }, t("undo")),
+      h("button.quiet", { type: "button", onclick: () => attempt("DELETE") }, t("undo.never"))), message);
   }
 
   card(task) {
     const others = this.state.tasks.filter((each) => each.name !== task.name);
     const row = this.state.overlap?.[this.state.tasks.indexOf(task)];
     const shares = row && others.length ? this.nearest(task, row) : null;
-    const facts = [`${count(task.images, "picture")}`, `${count(task.weights, "weight")}`, bytes(task.bytes), duration(task.seconds)];
-    if (task.refined) facts.push(`trained ${task.refined + 1} times`);
-    return h("article.card.task", { "aria-label": `Task ${task.name}` },
+    const facts = [t("pictures", { n: task.images }), t("weights", { n: task.weights }), bytes(task.bytes), duration(task.seconds)];
+    if (task.refined) facts.push(t("tasks.trained", { n: task.refined + 1 }));
+    return h("article.card.task", { "aria-label": t("tasks.one", { task: task.name }) },
       h("div.row.spread.top-row", {},
-        h("div", {}, h("h2", {}, task.name), h("p.chips.small", {}, ...task.classes.slice(0, 24).map((name) => h("span.tag", {}, name)),
-          task.classes.length > 24 ? h("span.tag", {}, `+${task.classes.length - 24}`) : null)),
-        h("div.score", {}, h("b", {}, ...accuracyNodes(task.accuracy, task.interval)), h("span", {}, `on ${count(task.held, "held-out picture")}`))),
+        h("h2", {}, task.name),
+        h("div.score", {}, h("b", {}, ...accuracyNodes(task.accuracy, task.interval)), h("span", {}, t("fact.held.on", { n: task.held })))),
+      h("p.chips", {}, ...task.classes.slice(0, 24).map((name) => h("span.tag", {}, name)),
+        task.classes.length > 24 ? h("span.tag", {}, `+${task.classes.length - 24}`) : null),
       h("p.note", {}, facts.join(" · ")),
-      task.inherited_from.length ? h("p.note", {}, `Started from the weights of ${names(task.inherited_from)}.`) : null,
+      task.inherited_from.length ? h("p.note", {}, t("tasks.from", { tasks: listed(task.inherited_from) })) : null,
       h("div.map", { "data-map": task.name }),
       shares ? h("p.note", {}, shares) : null,
       h("div.row.end", {},
-        h("button", { type: "button", onclick: () => this.onTry(task.name) }, icon("try"), "Try"),
-        h("button", { type: "button", onclick: () => this.onDownload(task.name) }, icon("down"), "Download"),
-        h("button.danger", { type: "button", onclick: () => this.confirmDrop(task) }, icon("drop"), "Drop")));
+        h("button", { type: "button", onclick: () => this.onTry(task.name) }, icon("try"), t("view.try")),
+        h("button", { type: "button", onclick: () => this.onDownload(task.name) }, icon("down"), t("download.button")),
+        h("button.danger", { type: "button", onclick: () => this.confirmDrop(task) }, icon("drop"), t("tasks.drop"))));
   }
 
   nearest(task, row) {
     const near = this.state.tasks.map((each, number) => [row[number], each.name]).filter(([, name]) => name !== task.name).sort((a, b) => b[0] - a[0])[0];
-    return `${near[0].toFixed(0)} % of its winners are also winners of ${near[1]}. Open dots are units that other tasks use, too.`;
+    if (near[0] < 0.5) return null; // also a task without winners
+    return t("tasks.nearest", { percent: decimal(near[0]), task: near[1] });
   }
 
   async maps() {
@@ -91,7 +119,7 @@ export class Tasks {
     const found = wanted.map((task) => [task, this.winners.get(this.key(task))]).filter(([, won]) => won);
     for (const [task, won] of found) {
       const place = [...this.list.querySelectorAll("[data-map]")].find((node) => node.dataset.map === task.name);
-      if (!place) continue;
+      if (!place || !won.winners.length) continue; // a task that reads no network has none
       const others = found.filter(([other]) => other.name !== task.name).map(([, each]) => each.winners);
       const shared = won.winners.map((layer, number) => layer.map((unit, block) => others.some((each) => each[number]?.[block] === unit)));
       if (!place.winnerMap) {
@@ -115,13 +143,13 @@ export class Tasks {
         showMessage(message, error.message);
         drop.disabled = false;
       }
-    } }, `Drop ${task.name}`);
+    } }, t("drop.button", { task: task.name }));
     this.dialog.replaceChildren(
-      h("h2", { id: "drop-title" }, `Drop ${task.name}?`),
-      h("p", {}, "The task and its collected pictures are deleted. The other tasks do not change."),
-      heirs.length ? h("p.heirs", {}, `${names(heirs)} started from the weights of ${task.name}; what ${heirs.length === 1 ? "it" : "they"} learned from it stays.`) : "",
+      h("h2", { id: "drop-title" }, t("drop.title", { task: task.name })),
+      h("p", {}, t("drop.what")),
+      heirs.length ? h("p.heirs", {}, t("drop.heirs", { tasks: listed(heirs), task: task.name, n: heirs.length })) : "",
       message,
-      h("div.row.end", {}, h("button", { type: "button", autofocus: true, onclick: () => this.dialog.close() }, "Keep it"), drop));
+      h("div.row.end", {}, h("button", { type: "button", autofocus: true, onclick: () => this.dialog.close() }, t("drop.keep")), drop));
     this.dialog.showModal();
   }
 }
@@ -131,5 +159,3 @@ function bar(share) {
   inside.style.width = `${100 * share}%`;
   return inside;
 }
-
-const names = (all) => (all.length < 2 ? all.join("") : `${all.slice(0, -1).join(", ")} and ${all.at(-1)}`);

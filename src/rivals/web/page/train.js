@@ -1,7 +1,9 @@
 // Step 2: start a training, show its progress and the winners of each block, list the queue.
 
 import { request } from "./api.js";
-import { accuracyNodes, accuracyText, announce, byId, bytes, count, duration, h, icon, keyed, showMessage } from "./dom.js";
+import { accuracyNodes, accuracyText, announce, byId, bytes, duration, h, icon, keyed, showMessage } from "./dom.js";
+import { decimal, known, t } from "./language.js";
+import { curve, mistaken } from "./results.js";
 import { WinnerMap } from "./winner_map.js";
 
 const OPEN = ["queued", "running"];
@@ -11,48 +13,52 @@ export class Train {
     this.collect = collect;
     this.job = null; // the id of the training whose events are shown
     this.summary = h("p.note");
-    this.minutes = h("input", { type: "number", min: "0.1", step: "any", inputMode: "decimal", id: "minutes", placeholder: "no limit" });
-    this.button = h("button.primary.large", { type: "button", id: "start", onclick: () => this.start() }, "Train");
+    this.minutes = h("input", { type: "number", min: "0.1", step: "any", inputMode: "decimal", id: "minutes", placeholder: t("train.unlimited") });
+    this.button = h("button.primary.large", { type: "button", id: "start", onclick: () => this.start() }, t("train.start"));
+    this.anew = h("input", { type: "checkbox", id: "anew" });
+    this.anewText = h("span");
+    this.anewField = h("label.check", { hidden: true }, this.anew, this.anewText);
     this.error = h("p.error", { role: "alert", hidden: true });
     this.live = h("div.live", { hidden: true });
-    this.queue = h("ul.queue", { "aria-label": "Queued trainings" });
+    this.queue = h("ul.queue", { "aria-label": t("train.queue") });
     byId("train").append(
       h("div.row.spread", {}, this.summary,
-        h("div.row", {}, h("label.field.inline", {}, h("span", {}, "Time limit in minutes"), this.minutes), this.button)),
-      this.error, this.live, this.queue);
+        h("div.row", {}, h("label.field.inline", {}, h("span", {}, t("train.minutes")), this.minutes), this.button)),
+      this.anewField, this.error, this.live, this.queue);
     this.build();
   }
 
   build() {
     this.title = h("h3");
-    this.cancel = h("button.quiet", { type: "button", onclick: () => this.stop(this.job) }, "Cancel");
-    this.next = h("button", { type: "button", hidden: true, onclick: () => { location.hash = "try"; } }, icon("try"), "Try it");
-    this.bar = h("div.bar", { role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
+    this.cancel = h("button.quiet", { type: "button", onclick: () => this.stop(this.job) }, t("cancel"));
+    this.next = h("button", { type: "button", hidden: true, onclick: () => { location.hash = "try"; } }, icon("try"), t("train.try"));
+    this.bar = h("div.bar", { role: "progressbar", "aria-label": t("train.progress"), "aria-valuemin": 0, "aria-valuemax": 100 }, h("i"));
     const fact = (name) => {
-      const [value, label] = [h("b", {}, "–"), h("span", {}, name)];
+      const [value, label] = [h("b", {}, t("none")), h("span", {}, name)];
       return { value, label, node: h("div.fact", {}, value, label) };
     };
-    this.time = fact("time left");
-    this.accuracy = fact("training accuracy");
-    this.heldOut = fact("held-out accuracy");
-    this.units = fact("winning units");
+    this.time = fact(t("fact.left"));
+    this.accuracy = fact(t("fact.training"));
+    this.heldOut = fact(t("fact.held"));
+    this.units = fact(t("fact.units"));
     this.facts = [this.time, this.accuracy, this.heldOut, this.units];
     this.phase = h("p.phase");
     this.aside = h("p.note", { hidden: true });
-    this.learners = h("ul.learners", { "aria-label": "Accuracy of what was kept and of simpler learners" });
+    this.learners = h("ul.learners", { "aria-label": t("advice.learners") });
     this.sentences = h("div.sentences");
     this.adviceNode = h("div.advice", { hidden: true }, this.learners, this.sentences);
+    this.results = h("div.results", { hidden: true });
     this.map = h("div.map");
     this.live.append(h("div.row.spread", {}, this.title, this.cancel, this.next), this.bar,
-      h("div.facts", {}, ...this.facts.map((each) => each.node)), this.phase, this.adviceNode, this.aside, this.map);
+      h("div.facts", {}, ...this.facts.map((each) => each.node)), this.phase, this.adviceNode, this.results, this.aside, this.map);
   }
 
   async start() {
     showMessage(this.error, "");
     try {
       const task = this.collect.selected;
-      if (task === null) throw new Error("Collect pictures first.");
-      await request("POST", "training", { task, minutes: this.minutes.value || null });
+      if (task === null) throw new Error(t("train.nothing"));
+      await request("POST", "training", { task, minutes: this.minutes.value || null, anew: !this.anewField.hidden && this.anew.checked });
     } catch (error) {
       showMessage(this.error, error.message);
     }
@@ -72,30 +78,44 @@ export class Train {
     const { classes, pictures } = state.minimum;
     const tooFew = task && (task.classes.length < classes || task.classes.some((each) => each.count < pictures));
     const total = task ? task.classes.reduce((sum, each) => sum + each.count, 0) : 0;
-    const known = state.tasks.some((each) => each.name === this.collect.selected);
+    const learned = state.tasks.some((each) => each.name === this.collect.selected);
     this.summary.textContent = !task
-      ? "Name a task and add at least two classes."
+      ? t("train.name")
       : tooFew
-        ? `At least ${classes} classes with ${pictures} pictures each are needed; twenty or more are better.`
-        : `${task.task}: ${count(task.classes.length, "class", "classes")}, ${count(total, "picture")}.`;
+        ? t("train.few", { classes, pictures })
+        : t("train.ready", { task: task.task, classes: t("classes", { n: task.classes.length }), pictures: t("pictures", { n: total }) });
     this.button.disabled = !task || tooFew || Boolean(this.collect.busy);
-    this.button.textContent = known ? "Train again" : "Train";
+    this.showAnew(task, state.tasks.find((each) => each.name === this.collect.selected));
+    this.button.textContent = t(learned ? "train.again" : "train.start");
     this.showQueue();
     this.showJob();
+  }
+
+  /** Whether a known task is learned anew; it must be where its classes have changed. */
+  showAnew(task, learned) {
+    this.anewField.hidden = !task || !learned;
+    if (!task || !learned) return;
+    const names = (classes) => JSON.stringify([...classes].sort());
+    const changed = names(task.classes.map((each) => each.name)) !== names(learned.classes);
+    const key = JSON.stringify([task.task, changed, task.edited]);
+    if (this.anewKey !== key) this.anew.checked = changed || task.edited;
+    this.anewKey = key;
+    this.anew.disabled = changed;
+    this.anewText.textContent = t(changed ? "train.anew.why" : "train.anew");
   }
 
   showQueue() {
     const queued = this.state.trainings.filter((job) => job.state === "queued");
     keyed(this.queue, queued, (job) => String(job.id),
-      (job) => h("li", {}, h("span", {}, `${job.task} is in the queue`),
-        h("button.quiet", { type: "button", onclick: () => this.stop(job.id) }, "Cancel")));
+      (job) => h("li", {}, h("span", {}, t("train.queued", { task: job.task })),
+        h("button.quiet", { type: "button", onclick: () => this.stop(job.id) }, t("cancel"))));
   }
 
   /** An event of the training, as `rivals learn --json` prints it. */
   handle(event) {
     if (event.job !== this.job) this.reset(event.job);
     const handlers = { reading: () => this.onReading(), begins: () => this.onBegin(event), step: () => this.onStep(event),
-      validation: () => this.onValidation(event), left_out: () => this.onLeftOut(event), done: () => this.onDone(event) };
+      validation: () => this.onValidation(event), mistakes: () => this.onMistakes(event), left_out: () => this.onLeftOut(event), done: () => this.onDone(event) };
     handlers[event.event]?.();
     this.showJob();
   }
@@ -105,11 +125,13 @@ export class Train {
     this.job = job;
     this.winnerMap = null;
     this.showAdvice(null);
+    this.mistakes = null;
+    this.showResults();
     this.showTrained(true);
     this.competed = false; // whether this training has had a competition
     this.announced = -1;
     this.map.replaceChildren();
-    for (const { value } of this.facts) value.textContent = "–";
+    for (const { value } of this.facts) value.textContent = t("none");
     this.progress(0);
   }
 
@@ -118,13 +140,13 @@ export class Train {
   }
 
   onReading() {
-    this.phase.textContent = "Reading the pictures.";
+    this.phase.textContent = t("phase.reading");
   }
 
   onBegin(event) {
     this.reset(event.job);
     this.layers = event.layers;
-    this.phase.textContent = "Training starts.";
+    this.phase.textContent = t("phase.starts");
     if (event.steps === 0) return this.showTrained(false); // a head in closed form
     this.winnerMap = new WinnerMap(event.layers);
     this.map.replaceChildren(this.winnerMap.node);
@@ -140,7 +162,7 @@ export class Train {
     const share = event.step / event.steps;
     this.progress(share);
     this.time.value.textContent = duration(event.seconds_left);
-    if (event.accuracy !== null && event.accuracy !== undefined) this.accuracy.value.textContent = `${event.accuracy.toFixed(1)} %`;
+    if (event.accuracy !== null && event.accuracy !== undefined) this.accuracy.value.textContent = `${decimal(event.accuracy, 1)} %`;
     this.showUnits(event.competing, event.confidence || []);
     this.phase.textContent = this.phaseText(event.competing);
     this.winnerMap?.update(event.winners, { competing: event.competing, confidence: event.confidence });
@@ -148,27 +170,27 @@ export class Train {
     // After a reload the history is sent again; it is not announced if the training has ended.
     if (tenth > this.announced && this.current?.state === "running") {
       this.announced = tenth;
-      announce(`${Math.round(100 * share)} percent, ${duration(event.seconds_left)} left, training accuracy ${this.accuracy.value.textContent}.`);
+      announce(t("phase.announce", { percent: Math.round(100 * share), left: duration(event.seconds_left), accuracy: this.accuracy.value.textContent }));
     }
   }
 
   phaseText(competing) {
     this.competed ||= competing;
-    if (competing) return "Units are competing: the large dot of a column leads its block.";
-    if (this.competed) return "The competition has ended: the large dot of each column won its block, and only winners are trained.";
-    if (this.current?.again) return "The task keeps its winners, the large dots. Only they are trained.";
-    return "One winner in each block, the large dot of a column, was drawn before training. Only winners are trained.";
+    if (competing) return t("phase.competing");
+    if (this.competed) return t("phase.competed");
+    if (this.current?.again) return t("phase.keeps");
+    return t("phase.drawn");
   }
 
   showUnits(competing, confidence) {
     const sum = (values) => values.reduce((a, b) => a + b, 0);
     if (competing) {
-      this.units.label.textContent = "mean posterior of the leading units";
-      this.units.value.textContent = confidence.length ? `${Math.round((100 * sum(confidence)) / confidence.length)} %` : "–";
+      this.units.label.textContent = t("fact.posterior");
+      this.units.value.textContent = confidence.length ? `${Math.round((100 * sum(confidence)) / confidence.length)} %` : t("none");
     } else if (this.layers) {
       const [blocks, units] = [sum(this.layers.map((each) => each.blocks)), sum(this.layers.map((each) => each.blocks * each.units))];
-      this.units.label.textContent = "winning units";
-      this.units.value.textContent = `${blocks.toLocaleString("en")} of ${units.toLocaleString("en")}`;
+      this.units.label.textContent = t("fact.units");
+      this.units.value.textContent = t("fact.units.of", { winners: blocks, units });
     }
   }
 
@@ -178,19 +200,34 @@ export class Train {
 
   showHeldOut({ accuracy, interval, held }) {
     this.heldOut.value.replaceChildren(...accuracyNodes(accuracy, interval));
-    this.heldOut.label.textContent = held ? `on ${count(held, "held-out picture")}` : "held-out accuracy";
+    this.heldOut.label.textContent = held ? t("fact.held.on", { n: held }) : t("fact.held");
+  }
+
+  onMistakes(event) {
+    this.mistakes = event;
+  }
+
+  /** Learning curve, confusion matrix and mistaken pictures of a training that has ended. */
+  showResults() {
+    const more = this.advice?.more_pictures;
+    const parts = more ? [curve(more)] : [];
+    if (this.mistakes) parts.push(h("div", {}, ...mistaken(this.mistakes, this.current?.task, (shown) => this.collect.picture.open(shown))));
+    this.results.replaceChildren(...parts);
+    this.results.hidden = !parts.length;
   }
 
   onLeftOut(event) {
-    showMessage(this.aside, `${count(event.files.length, "picture was", "pictures were")} left out; the first: ${event.files[0].why.replace(/\.$/, "")}.`);
+    showMessage(this.aside, t("done.left-out", { n: event.files.length, why: event.files[0].why.replace(/\.$/, "") }));
   }
 
   onDone(event) {
     this.progress(1);
     this.winnerMap?.update(null);
     this.showAdvice(event.advice);
-    if (event.kept === false) showMessage(this.aside, "The accuracy did not improve, so the model was left as it was.");
-    else if (event.grown?.some((more) => more > 0)) showMessage(this.aside, "The network grew, since too few units were free. Earlier tasks did not change.");
+    if (event.kept === false) this.mistakes = null;
+    this.resultsOf = null;
+    if (event.kept === false) showMessage(this.aside, t("done.not-better"));
+    else if (event.grown?.some((more) => more > 0)) showMessage(this.aside, t("done.grown"));
   }
 
   /** How good simpler learners are, which classes are mixed up, what more pictures would bring; null: not known. */
@@ -200,7 +237,8 @@ export class Train {
     this.learners.replaceChildren(...learners.map(([name, accuracy], place) => {
       const filled = h("i");
       filled.style.width = `${accuracy}%`;
-      return h("li", {}, h("span", {}, place ? name : `${name} (kept)`), h("div.bar", {}, filled), h("span", {}, `${accuracy.toFixed(1)} %`));
+      const words = known(`learner.${name}`, name);
+      return h("li", {}, h("span", {}, place ? words : t("advice.kept", { name: words })), h("div.bar", {}, filled), h("span", {}, `${decimal(accuracy, 1)} %`));
     }));
     this.sentences.replaceChildren(...this.adviceTexts().map((text) => h("p", {}, text)));
     this.adviceNode.hidden = !learners.length;
@@ -208,10 +246,17 @@ export class Train {
 
   /** The sentences that the bars do not show. */
   adviceTexts() {
-    const { confused, more_pictures: more } = this.advice?.sentences || {};
-    const { compared, tested } = this.advice || {};
-    const some = compared < tested && `Learners are compared on ${count(compared, "picture")}.`;
-    return [some, confused, more].filter(Boolean);
+    const { confused, more_pictures: more, compared, tested } = this.advice || {};
+    const texts = compared < tested ? [t("advice.compared", { n: compared })] : [];
+    if (confused) {
+      const [one, other] = confused.classes;
+      texts.push(t("advice.confused", { one, other, count: confused.count, n: confused.mistakes }));
+    }
+    if (more) {
+      const points = Math.round(more.gain);
+      texts.push(t(`advice.${more.verdict === "little" && points < 1 ? "none" : more.verdict}`, { n: points }));
+    }
+    return texts;
   }
 
   progress(share) {
@@ -227,12 +272,12 @@ export class Train {
     this.live.dataset.state = job.state;
     this.cancel.hidden = !OPEN.includes(job.state);
     this.next.hidden = job.state !== "done";
-    this.time.label.textContent = job.state === "done" ? "training time" : "time left";
-    const again = job.again ? " again" : "";
-    this.title.textContent = { running: `Learning ${job.task}${again}`, done: `Learned ${job.task}${again}`, failed: `${job.task} was not learned`, queued: job.task, cancelled: job.task }[job.state];
+    this.time.label.textContent = t(job.state === "done" ? "fact.time" : "fact.left");
+    const again = job.again && ["running", "done"].includes(job.state) ? ".again" : "";
+    this.title.textContent = ["queued", "cancelled"].includes(job.state) ? job.task : t(`job.${job.state}${again}`, { task: job.task });
     if (job.state === "failed") {
-      const unchanged = "The model is as it was.";
-      this.phase.textContent = job.message.includes(unchanged) ? job.message : `${job.message} ${unchanged}`;
+      const said = job.message.includes("The model is as it was."); // by the server
+      this.phase.textContent = said ? job.message : `${job.message} ${t("job.unchanged")}`;
       announce(this.phase.textContent);
     }
     if (job.state === "done") this.showDone(job);
@@ -241,13 +286,15 @@ export class Train {
   showDone(job) {
     const task = this.state.tasks.find((each) => each.name === job.task);
     if (!task) return;
+    if (this.resultsOf !== job.id) this.showResults();
+    this.resultsOf = job.id;
     this.time.value.textContent = duration(task.seconds);
     this.showHeldOut(task);
     const crossValidated = this.advice?.cross_validated;
-    const how = crossValidated ? `in cross-validation of ${count(task.held, "picture")}` : `on ${count(task.held, "held-out picture")}`;
-    if (crossValidated) this.heldOut.label.textContent = `accuracy, ${count(task.held, "picture")} cross-validated`;
-    this.phase.textContent = `Accuracy ${accuracyText(task.accuracy, task.interval)} ${how}. The ticket has ${count(task.weights, "weight")} in ${bytes(task.bytes)}.`;
-    if (this.finished !== job.id) announce([`Learned ${job.task}.`, this.phase.textContent, ...this.adviceTexts()].join(" "));
+    if (crossValidated) this.heldOut.label.textContent = t("fact.crossed", { n: task.held });
+    const facts = { accuracy: accuracyText(task.accuracy, task.interval), n: task.held, weights: t("weights", { n: task.weights }), bytes: bytes(task.bytes) };
+    this.phase.textContent = t(crossValidated ? "done.crossed" : "done.held", facts);
+    if (this.finished !== job.id) announce([t("done.announce", { task: job.task }), this.phase.textContent, ...this.adviceTexts()].join(" "));
     this.finished = job.id;
   }
 }

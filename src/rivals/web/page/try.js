@@ -2,7 +2,8 @@
 
 import { requestJson } from "./api.js";
 import { Camera } from "./camera.js";
-import { acceptDrops, byId, count, h, icon, keyed, percent, showMessage } from "./dom.js";
+import { acceptDrops, byId, h, icon, keyed, percent, showMessage } from "./dom.js";
+import { decimal, nodes, t } from "./language.js";
 import { Pad } from "./pad.js";
 
 const DELAY = 120; // milliseconds after a stroke
@@ -13,7 +14,7 @@ export class Try {
     this.waiting = 0;
     this.asking = false;
     this.turn = 0;
-    this.pad = new Pad("Drawing area; the answer follows", () => this.soon());
+    this.pad = new Pad(t("pad.answers"), () => this.soon());
     this.camera = new Camera();
     this.buildInput();
     this.buildAnswer();
@@ -22,13 +23,13 @@ export class Try {
 
   buildInput() {
     const tab = (name, label, symbol) => h("button.chip", { type: "button", "data-input": name, onclick: () => this.show(name) }, icon(symbol), label);
-    this.tabs = h("div.chips", { role: "group", "aria-label": "Input" }, tab("draw", "Draw", "draw"), tab("files", "Pictures", "file"), tab("camera", "Camera", "camera"));
-    this.files = h("input", { type: "file", multiple: true, accept: "image/*", hidden: true, "aria-label": "Pictures to try" });
+    this.tabs = h("div.tabs", { role: "group", "aria-label": t("try.input") }, tab("draw", t("class.draw"), "draw"), tab("files", t("try.pictures"), "file"), tab("camera", t("class.camera"), "camera"));
+    this.files = h("input", { type: "file", multiple: true, accept: "image/*", hidden: true, "aria-label": t("try.files") });
     this.files.addEventListener("change", () => { this.askFiles([...this.files.files]); this.files.value = ""; });
     this.panels = {
-      draw: h("div", {}, this.pad.canvas, h("div.row.end", {}, h("button", { type: "button", onclick: () => { this.pad.clear(); this.blank(); } }, "Clear"))),
-      files: h("div", {}, h("div.dropzone.tall", {}, icon("file"), h("p", {}, h("b", {}, "Drop pictures"), " here, or ",
-        h("button.link", { type: "button", onclick: () => this.files.click() }, "choose some")), this.files), this.list = h("ul.answers")),
+      draw: h("div", {}, this.pad.canvas, h("div.row.end", {}, h("button", { type: "button", onclick: () => { this.pad.clear(); this.blank(); } }, t("clear")))),
+      files: h("div", {}, h("div.dropzone.tall", {}, icon("file"), h("p", {}, ...nodes("try.drop", { drop: h("b", {}, t("try.drop.words")),
+        choose: h("button.link", { type: "button", onclick: () => this.files.click() }, t("try.choose")) })), this.files), this.list = h("ul.answers")),
       camera: h("div", {}, h("div.film", {}, this.camera.video)),
     };
     this.error = h("p.error", { role: "alert", hidden: true });
@@ -37,24 +38,24 @@ export class Try {
   }
 
   buildAnswer() {
-    this.label = h("p.label", {}, "–");
-    this.choices = h("ul.choices", { "aria-label": "Confidence in each class" });
-    this.summary = h("p.note", {}, "No picture yet.");
+    this.label = h("p.label", {}, t("none"));
+    this.choices = h("ul.choices", { "aria-label": t("try.choices") });
+    this.summary = h("p.note", {}, t("try.nothing"));
     this.task = h("select", { id: "try-task", onchange: () => this.soon() });
     this.reject = h("input", { type: "checkbox", id: "try-reject", checked: true, onchange: () => this.soon() });
     byId("try-answer").append(
       h("div.answer", { "aria-live": "polite" }, this.label, this.summary), this.choices,
       h("div.options", {},
-        h("label.field", {}, h("span", {}, "Task"), this.task),
-        h("label.check", {}, this.reject, h("span", {}, "May answer “none of these”"))));
+        h("label.field", {}, h("span", {}, t("task")), this.task),
+        h("label.check", {}, this.reject, h("span", {}, t("try.reject")))));
   }
 
   update(state) {
     this.state = state;
     keyed(this.task, ["", ...state.tasks.map((each) => each.name)], (name) => `=${name}`,
-      (name) => h("option", { value: name }, name || "Find the task"));
-    if (!state.tasks.length) this.summary.textContent = "The model has not learned anything yet; train a task first.";
-    else if (this.label.textContent === "–" && this.pad.empty) this.summary.textContent = "No picture yet.";
+      (name) => h("option", { value: name }, name || t("try.find")));
+    if (!state.tasks.length) this.summary.textContent = t("try.untrained");
+    else if (this.label.textContent === t("none") && this.pad.empty) this.summary.textContent = t("try.nothing");
   }
 
   choose(task) {
@@ -83,7 +84,7 @@ export class Try {
 
   async film() {
     while (this.input === "camera" && this.camera.stream) {
-      if (this.camera.ready) await this.answerTo(await this.camera.picture(), "The picture");
+      if (this.camera.ready) await this.answerTo(await this.camera.picture(), t("picture"));
       await new Promise((done) => setTimeout(done, 250));
     }
   }
@@ -97,7 +98,7 @@ export class Try {
     if (this.input !== "draw" || this.pad.empty) return;
     if (this.asking) { this.soon(); return; }
     this.asking = true;
-    await this.answerTo(await this.pad.picture(), "The drawing");
+    await this.answerTo(await this.pad.picture(), t("drawing"));
     this.asking = false;
   }
 
@@ -119,7 +120,7 @@ export class Try {
   }
 
   showAnswer(answer) {
-    this.label.textContent = answer.rejected ? "None of these" : answer.label;
+    this.label.textContent = answer.rejected ? t("try.none") : answer.label;
     this.label.classList.toggle("none", answer.rejected);
     keyed(this.choices, answer.choices.map((each, place) => [...each, place]), ([, , place]) => String(place), () => h("li", {}, h("span"), h("div.bar", {}, h("i")), h("span")),
       (row, [name, confidence]) => {
@@ -128,35 +129,35 @@ export class Try {
         row.querySelector("i").style.width = `${100 * confidence}%`;
       });
     this.summary.textContent = answer.rejected
-      ? `The nearest class is ${answer.label} of the task ${answer.task}, confidence ${percent(answer.confidence)}.`
-      : `Confidence ${percent(answer.confidence)} · task ${answer.task}`;
+      ? t("try.nearest", { label: answer.label, task: answer.task, percent: percent(answer.confidence) })
+      : t("try.answer", { task: answer.task, percent: percent(answer.confidence) });
   }
 
   blank() {
     this.turn += 1;
     clearTimeout(this.waiting);
-    this.label.textContent = "–";
+    this.label.textContent = t("none");
     this.label.classList.remove("none");
     this.choices.replaceChildren();
-    this.summary.textContent = this.state?.tasks.length ? "No picture yet." : "The model has not learned anything yet; train a task first.";
+    this.summary.textContent = this.state?.tasks.length ? t("try.nothing") : t("try.untrained");
   }
 
   async askFiles(files) {
     for (const old of this.list.querySelectorAll("img")) URL.revokeObjectURL(old.src);
     this.list.replaceChildren();
-    showMessage(this.error, files.length > MOST ? `${count(files.length, "picture")} were given; the first ${MOST} are answered here; rivals predict answers any number.` : "");
+    showMessage(this.error, files.length > MOST ? t("try.many", { pictures: t("pictures", { n: files.length }), most: MOST }) : "");
     for (const file of files.slice(0, MOST)) {
       const result = h("span", {}, "…");
       const image = h("img", { alt: "", src: URL.createObjectURL(file), onerror: (event) => { event.target.hidden = true; } });
       this.list.append(h("li", {}, image, h("span.file", {}, file.name), result));
       if (file.size > (this.state?.limits.picture_bytes ?? Infinity)) {
-        result.textContent = `has ${(file.size / 2 ** 20).toFixed(1)} MB, but the limit is ${this.state.limits.picture_bytes / 2 ** 20} MB.`;
+        result.textContent = t("try.large", { size: decimal(file.size / 2 ** 20, 1), limit: this.state.limits.picture_bytes / 2 ** 20 });
         continue;
       }
       try {
         const answer = await requestJson("POST", "answer", this.parameters(file.name), file);
         this.showAnswer(answer);
-        result.replaceChildren(h("b", {}, answer.rejected ? "none of these" : answer.label), ` ${percent(answer.confidence)} · ${answer.task}`);
+        result.replaceChildren(h("b", {}, answer.rejected ? t("try.none.short") : answer.label), ` ${percent(answer.confidence)} · ${answer.task}`);
       } catch (error) {
         result.textContent = error.message;
         result.className = "error";

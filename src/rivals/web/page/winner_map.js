@@ -3,6 +3,8 @@
 // the leaders shows the mean posterior. While training, the widest layer fills the row; a small map
 // shows its layers side by side.
 
+import { t } from "./language.js";
+
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const GAP = 18; // pixels between two layers
 
@@ -54,13 +56,13 @@ export class WinnerMap {
 
   describe(layer) {
     const { blocks, units, number } = layer;
-    let state = "";
-    if (layer.winners) {
-      state = layer.competing ? `, competing, mean posterior ${Math.round(100 * layer.confidence)} %` : ", one winner in each";
-    }
-    const posterior = layer.winners && layer.competing ? ` · ${Math.round(100 * layer.confidence)} %` : "";
-    layer.caption.textContent = `Layer ${number + 1} · ${blocks} × ${units}${posterior}`;
-    layer.canvas.setAttribute("aria-label", `Layer ${number + 1}: ${blocks} blocks of ${units} rival units${state}`);
+    const percent = Math.round(100 * layer.confidence);
+    const facts = { number: number + 1, blocks, units };
+    const [name, label] = [t("map.layer", facts), t("map.label", facts)];
+    const competing = layer.winners && layer.competing;
+    layer.caption.textContent = competing ? t("map.posterior", { layer: name, percent }) : name;
+    const state = competing ? t("map.label.competing", { layer: label, percent }) : t("map.label.winners", { layer: label });
+    layer.canvas.setAttribute("aria-label", layer.winners ? state : label);
   }
 
   /** Make the dots as large as the width allows. */

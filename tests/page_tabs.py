@@ -1,0 +1,90 @@
+"""A real Chromium on the page of a real server: tabs that note what was asked and complained of."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from served import Served
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--use-fake-device-for-media-stream"]
+
+
+def chromium() -> Iterator[Any]:
+    """A browser, for as long as a module of tests needs one."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed.")
+    if CHROMIUM is None:
+        pytest.skip("There is no Chromium here; apt-get install chromium.")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """A page, what it asked for, and what it complained of."""
+
+    def __init__(self, browser: Any, server: Served, **options: Any) -> None:
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, "locale": "en-US", **options}
+        )
+        self.page = self.context.new_page()
+        self.asked: list[str] = []
+        self.troubles: list[str] = []
+        self.refused: list[str] = []
+        self.watch(self.page)
+        self.open(server)
+
+    def watch(self, page: Any) -> None:
+        page.set_default_timeout(30_000)
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("console", lambda message: self.troubles.append(message.text))
+        page.on("response", lambda answer: self.note(answer))
+
+    def note(self, answer: Any) -> None:
+        if answer.status >= 400:
+            words = answer.request.method, answer.url.removeprefix(self.page.url.partition("#")[0])
+            self.refused.append(" ".join(words))
+
+    def open(self, server: Served, view: str = "teach") -> None:
+        self.page.goto(f"{server.url}#{view}")
+        self.page.wait_for_selector("body.ready")
+
+    def card(self, name: str) -> Any:
+        return self.page.get_by_role("group", name=f"Class {name}", exact=True)
+
+
+def drop(page: Any, where: str, *paths: Path) -> None:
+    """Let files or folders fall onto the page, as from a file manager."""
+    box = page.locator(where).bounding_box()
+    place = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+    devtools = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        devtools.send("Input.dispatchDragEvent", {"type": kind, **place, "data": data})
+
+
+def draw(page: Any, where: str, kind: str, number: int) -> None:
+    """A circle or a cross with the mouse, each a little different."""
+    box = page.locator(where).bounding_box()
+    middle = [box[at] + box[size] * (0.5 + 0.02 * (number % 5 - 2))
+              for at, size in (("x", "width"), ("y", "height"))]  # fmt: skip
+    reach = box["width"] * (0.2 + 0.02 * number)
+    turn = [2 * math.pi * step / 12 for step in range(13)]
+    lines = [[(math.cos(angle), math.sin(angle)) for angle in turn]]
+    if kind == "cross":
+        lines = [[(-1.0, -1.0), (1.0, 1.0)], [(1.0, -1.0), (-1.0, 1.0)]]
+    for line in lines:
+        points = [(middle[0] + reach * x, middle[1] + reach * y) for x, y in line]
+        page.mouse.move(*points[0])
+        page.mouse.down()
+        for point in points[1:]:
+            page.mouse.move(*point)
+        page.mouse.up()

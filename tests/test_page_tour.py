@@ -1,0 +1,274 @@
+"""A tour of the page in Chromium: camera and videos, edits, results, undo, projects, languages,
+keyboard, and what axe-core finds. One browser and one server for all of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npm_packages import npm_package
+from page_tabs import Tab
+from rivals.model.learning import learn
+from rivals.web.collection import Collection
+from rivals.web.sample import sample_pictures
+from served import Served, until
+
+pytest.importorskip("fastapi", reason="fastapi is not installed: rivals[web]")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: rivals[web]")
+AXE = "4.10.3"
+RECORD = """async (label) => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 160, height: 120 });
+  const context = canvas.getContext("2d");
+  let frame = 0;
+  const timer = setInterval(() => {
+    context.fillStyle = `hsl(${frame += 25} 80% 50%)`;
+    context.fillRect(0, 0, 160, 120);
+  }, 30);
+  const recorder = new MediaRecorder(canvas.captureStream(25));
+  const parts = [];
+  recorder.ondataavailable = (event) => parts.push(event.data);
+  const ended = new Promise((done) => { recorder.onstop = done; });
+  recorder.start();
+  await new Promise((done) => setTimeout(done, 900));
+  recorder.stop();
+  await ended;
+  clearInterval(timer);
+  const transfer = new DataTransfer();
+  transfer.items.add(new File(parts, "moving.webm", { type: "video/webm" }));
+  transfer.items.add(new File(["no video"], "broken.mp4", { type: "video/mp4" }));
+  const input = document.querySelector(`[aria-label="${label}"]`);
+  input.files = transfer.files;
+  input.dispatchEvent(new Event("change"));
+}"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of a model that has learned the sample, with the events of that training."""
+    model = tmp_path_factory.mktemp("tour") / "model"
+    beside = model.with_name("model.collected")
+    training = beside / "trainings" / "000001"
+    training.mkdir(parents=True)
+    collection = Collection(beside / "pictures")
+    collection.add_tasks(sample_pictures("digits"))
+    (training / "job.json").write_text(
+        '{"id": 1, "task": "digits", "state": "done", "attempts": 1}'
+    )
+    told: list[dict[str, Any]] = []
+    learn(collection.path("digits"), model, listener=told.append)
+    # Digits are learned well; one mistake is added, to be shown.
+    (mistakes,) = [event for event in told if event["event"] == "mistakes"]
+    picture = collection.names("digits", "3")[0]
+    wrong = {"picture": f"/pictures/digits/3/{picture}", "label": "3", "answer": "8"}
+    mistakes |= {"count": 1, "mistakes": [wrong], "confusion": [[29, 0, 1], [0, 30, 0], [0, 0, 30]]}
+    (training / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in told))
+    served = Served(model)
+    yield served
+    assert served.stop() == ""
+
+
+def counts(server: Served) -> dict[str, int]:
+    return {
+        each["name"]: each["count"]
+        for task in server.state()["collected"]
+        for each in task["classes"]
+    }
+
+
+def test_results_camera_video_and_moved_pictures(browser: Any, server: Served) -> None:
+    tab = Tab(browser, server, permissions=["camera"])
+    page = tab.page
+    shown = page.locator(".results")
+    shown.get_by_role("img", name="Percent right by the share of the pictures").wait_for()
+    cells = [
+        each.text_content() for each in shown.locator("tbody tr").first.locator("th, td").all()
+    ]
+    assert cells == ["3", "29", "", "1"]
+    shown.get_by_text("3, taken for 8").wait_for()
+    shown.get_by_role("button", name="3, taken for 8").click()
+    page.get_by_role("dialog", name="A picture of 3").get_by_role("button", name="Close").click()
+
+    # A burst while the button is held, by mouse and by keyboard; the preview is mirrored.
+    tab.card("8").get_by_role("button", name="Camera").click()
+    page.wait_for_selector(".record:not(:disabled)")
+    assert page.locator("#camera-dialog video.mirrored").count() == 1
+    hold = page.get_by_role("button", name="Hold to record")
+    hold.hover()
+    page.mouse.down()
+    until(lambda: counts(server)["8"] >= 33)
+    page.mouse.up()
+    before = until(lambda: counts(server)["8"])
+    hold.focus()
+    page.keyboard.down(" ")
+    until(lambda: counts(server)["8"] >= before + 2)
+    page.keyboard.up(" ")
+    page.keyboard.press("Escape")
+    assert page.locator(".recording").count() == 0
+
+    # A video becomes pictures; what is none is named.
+    page.evaluate(RECORD, "Pictures of 5")
+    page.get_by_text("broken.mp4 is a video that this browser cannot play").wait_for()
+    assert counts(server)["5"] >= 32
+
+    # A picture is moved by keyboard, another by mouse; then the task is to be learned anew.
+    anew = page.get_by_label("Learn it anew from these pictures alone")
+    assert not anew.is_checked()
+    thumb = tab.card("3").get_by_role("button", name="Move or remove a picture of 3").first
+    thumb.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="A picture of 3")
+    dialog.get_by_role("button", name="5", exact=True).focus()
+    page.keyboard.press("Enter")
+    dialog.wait_for(state="hidden")
+    until(lambda: counts(server)["3"] == 29)
+    tab.card("3").get_by_text("29 pictures").wait_for()
+    assert anew.is_checked()
+    tab.card("3").locator(".thumb").first.drag_to(tab.card("5").locator(".class-head"))
+    until(lambda: counts(server)["3"] == 28)
+    page.get_by_label("Name of a new class").fill("other")
+    page.keyboard.press("Enter")
+    page.get_by_text("so it is learned anew").wait_for()
+    assert page.locator("#anew").is_disabled()
+    assert tab.troubles == []
+    tab.context.close()
+
+
+def test_undo_and_projects(browser: Any, server: Served, tmp_path: Path) -> None:
+    tab = Tab(browser, server)
+    page, before = tab.page, counts(server)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the project").click()
+    assert download.value.suggested_filename == "model-project.zip"
+    download.value.save_as(tmp_path / "project.zip")
+    tab.open(server, "tasks")
+    task = page.get_by_role("article", name="Task digits")
+    task.get_by_role("button", name="Drop").click()
+    page.get_by_role("button", name="Drop digits").click()
+    page.get_by_role("button", name="Undo").wait_for()
+    assert (server.state()["tasks"], counts(server)) == ([], {})
+    page.get_by_role("button", name="Undo").click()
+    task.wait_for()
+    assert counts(server) == before
+    task.get_by_role("button", name="Drop").click()
+    page.get_by_role("button", name="Drop digits").click()
+    page.get_by_role("button", name="Delete for good").click()
+    page.locator("#undo").wait_for(state="hidden")
+    assert "no drop that could be undone" in server.ask("POST", "undo").json()["message"]
+    assert not (server.model.with_name("model.collected") / "dropped").exists()
+
+    # The project brings the pictures back; a second time it is refused.
+    tab.open(server, "teach")
+    page.get_by_label("A project file").set_input_files(tmp_path / "project.zip")
+    tab.card("8").wait_for()
+    assert counts(server) == {name: count for name, count in before.items() if count}
+    page.get_by_label("A project file").set_input_files(tmp_path / "project.zip")
+    page.get_by_text("'digits' are collected here already").wait_for()
+    page.get_by_role("button", name="New task").click()
+    page.get_by_role("button", name="Load a sample").click()
+    page.locator("#project").get_by_text("'digits' are collected here already").wait_for()
+    assert all("status of 400" in each for each in tab.troubles)
+    tab.context.close()
+
+
+UNMARKED = """() => {
+  const names = "noscript, .word, .model, option, .number";
+  const shown = (node) => node.checkVisibility() && !node.closest(names);
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (texts.nextNode()) {
+    const text = texts.currentNode.textContent.replace(/«[^»]*»/g, "");
+    if (/\\p{L}{2}/u.test(text) && shown(texts.currentNode.parentElement)) found.push(text);
+  }
+  for (const node of document.querySelectorAll("[aria-label], [placeholder], [title]")) {
+    for (const name of ["aria-label", "placeholder", "title"]) {
+      const text = node.getAttribute(name)?.replace(/«[^»]*»/g, "") ?? "";
+      if (/\\p{L}{2}/u.test(text)) found.push(text);
+    }
+  }
+  return found;
+}"""
+
+
+def test_languages(browser: Any, server: Served) -> None:
+    """The browser's language, the user's choice, and one in which every sentence is marked."""
+    tab = Tab(browser, server, locale="de-AT")
+    page = tab.page
+    page.get_by_role("heading", name="Bring ihm etwas Neues bei").wait_for()
+    assert page.evaluate("document.documentElement.lang") == "de"
+    page.get_by_label("Sprache").select_option("en")
+    page.get_by_role("heading", name="Teach it something new").wait_for()
+    page.reload()
+    page.get_by_role("heading", name="Teach it something new").wait_for()
+
+    def marked(route: Any) -> None:
+        text = route.fetch().text()
+        text = re.sub(r'(?<=: )"([^"]*)"|(?<=[\[ ])"([^"]*)"(?=[\],])',
+                      lambda found: f'"«{found[1] or found[2]}»"', text)  # fmt: skip
+        route.fulfill(body=re.sub(r"(\{\w+\})", r"»\1«", text), content_type="text/javascript")
+
+    page.route("**/page/english.js", marked)
+    page.reload()
+    page.wait_for_selector("body.ready")
+    for view in ("teach", "try", "tasks"):
+        page.evaluate(f"location.hash = '{view}'")
+        page.wait_for_selector(f"#{view}:visible")
+        found = [re.sub("digits|model|other", "", each) for each in page.evaluate(UNMARKED)]
+        assert [each for each in found if re.search(r"[^\W\d]{2}", each)] == [], view
+    tab.context.close()
+
+
+def test_keyboard_and_axe(browser: Any, server: Served) -> None:
+    axe = (npm_package("axe-core", AXE) / "axe.min.js").read_text()
+    tab = Tab(browser, server, color_scheme="light", permissions=["camera"])
+    page = tab.page
+    page.goto(server.base)  # without the part after #, where a browser would begin
+    page.wait_for_selector("body.ready")
+    # Tab visits everything once, in the order of the document, and what has the focus is seen.
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    seen = ["skip"]
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        place = page.evaluate("""() => {
+          const node = document.activeElement;
+          if (node === document.body) return null;
+          const all = [...document.querySelectorAll("*")];
+          const style = getComputedStyle(node);
+          return [all.indexOf(node), node.checkVisibility(), style.outlineStyle, node.tagName];
+        }""")
+        if place is None:
+            break
+        assert place[1], place
+        assert place[2] == "solid" or place[3] == "INPUT", place
+        seen.append(place[0])
+    assert len(seen) > 20
+    assert seen[1:] == sorted(set(seen[1:]))
+
+    page.evaluate(axe)
+    for scheme, width in (("light", 1280), ("dark", 360)):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.set_viewport_size({"width": width, "height": 800})
+        for view in ("teach", "try", "tasks"):
+            page.evaluate(f"location.hash = '{view}'")
+            page.wait_for_selector(f"#{view}:visible")
+            check(page, (scheme, view))
+    page.evaluate("location.hash = 'teach'")
+    for button in ("Draw", "Camera", "Move or remove a picture of 8"):
+        tab.card("8").get_by_role("button", name=button).first.click()
+        page.wait_for_selector("dialog[open]")
+        check(page, button)
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog[open]", state="detached")
+    tab.context.close()
+
+
+def check(page: Any, where: Any) -> None:
+    """No rule of axe-core is broken, the best practices included."""
+    found = page.evaluate("axe.run()")["violations"]
+    broken = [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in found]
+    assert broken == [], where
