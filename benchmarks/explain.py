@@ -1,4 +1,4 @@
-"""Is the heat of `rivals explain` faithful? Pictures lose their hottest parts first, or random ones.
+"""Is the heat of `rivals explain` faithful? Pictures lose their hottest parts first, or others.
 
     RIVALS_DATA=DIR python benchmarks/explain.py --out results/explain.csv
 
@@ -61,6 +61,7 @@ def area(model: rivals.Model, image: Tensor, order: Tensor, task: str, label: st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--picture", type=Path, help="PNG for the explanation of a dog")
     parser.add_argument("--pictures", type=int, default=20, help="of each class")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -69,6 +70,10 @@ def main() -> None:
         model = rivals.Model(Path(folder) / "model")
         model.learn(pictures(False, 100), "animals")
         shape = model.opened().description.input_shape
+        if options.picture:
+            found = model.explain(pictures(True, 1)[0][ANIMALS.index("dog")])
+            found.save(options.picture)
+            print(found)
         for picture in pictures(True, options.pictures)[0]:
             found = model.explain(picture)
             image = torch.from_numpy(to_pixels(picture, shape).copy()).float()

@@ -11,14 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
 
+from rivals.answer import Answer, Choice
 from rivals.cli.test_command import confusion_table, summary
+from rivals.model.contact_sheet import draw_sheet
 from rivals.model.model import Model
-from rivals.model.testing import plus_minus, report, wilson
-from teaching import folder, teach
+from rivals.model.testing import find_mistakes, plus_minus, report, wilson
+from teaching import digit, folder, numbers, teach
 
 Accepted = Callable[..., str]
 Refused = Callable[..., str]
@@ -154,7 +157,9 @@ def test_mistakes_are_one_sentence(place: Path, tmp_path: Path, refused: Refused
     [
         (["--json", "--csv"], "--json and --csv cannot be combined"),
         (["--plot", "matrix.txt"], "its name must end in .png, .svg or .pdf"),
-        (["--plot", "nowhere/matrix.png"], "There is no folder nowhere for the plot"),
+        (["--plot", "nowhere/matrix.png"], "There is no folder nowhere for matrix.png"),
+        (["--mistakes", "worst.jpg"], "--mistakes is worst.jpg, but its name must end in .png"),
+        (["--mistakes", "nowhere/worst.png"], "There is no folder nowhere for worst.png"),
         (["--threads", "0"], "--threads is 0"),
     ],
 )
@@ -162,6 +167,74 @@ def test_wrong_options_are_refused_before_any_work(
     tmp_path: Path, refused: Refused, words: list[str], sentence: str
 ) -> None:
     assert sentence in refused("test", tmp_path / "held", "--model", tmp_path / "model", *words)
+
+
+def test_the_most_confident_mistakes_are_named_and_shown(
+    place: Path, tmp_path: Path, accepted: Accepted
+) -> None:
+    """Pictures in the folder of another class cannot be answered rightly."""
+    held = tmp_path / "held"
+    folder(held, (6,), 3, first=60)
+    for number in (7, 8):
+        shutil.copytree(place / "held" / "high" / f"digit {number}", held / f"digit {15 - number}")
+    sheet = tmp_path / "worst.png"
+    words = ["test", held, "--model", place / "model", "--task", "high"]
+    printed = accepted(*words, "--mistakes", sheet)
+    found = Model(place / "model").test(held, "high")
+    assert len(found.wrong) == found.images - found.right > 30
+    confidences = [each.confidence for each in found.wrong]
+    assert confidences == sorted(confidences, reverse=True)
+    lines = re.findall(r"^  (.*) is (digit \d), answered (digit \d) \(([\d.]+) %\)$", printed, re.M)
+    assert lines == [
+        (str(each.picture), each.truth, each.answer, f"{100 * each.confidence:.1f}")
+        for each in found.mistakes(5)
+    ]
+    for each in found.mistakes(3):
+        assert Path(each.picture).parent == held / each.truth  # it can be opened
+        answer = Model(place / "model").predict(each.picture, "high")
+        assert (answer.label, answer.task) == (each.answer, "high")
+        assert answer.confidence == pytest.approx(each.confidence, abs=1e-6)
+        with Image.open(each.picture) as picture:
+            assert (each.image[0] == picture).all()
+    assert f"Saved 24 mistakes as {sheet}." in printed
+    with Image.open(sheet) as picture:
+        assert picture.width > picture.height > 500  # four rows of six
+    told = json.loads(accepted(*words, "--json"))["mistakes"]
+    assert told == [each.to_dict() for each in found.wrong]
+
+
+def test_mistakes_in_arrays_have_numbers(place: Path, tmp_path: Path, accepted: Accepted) -> None:
+    pictures = [digit(number) for number in numbers(6)[60:64] + numbers(7)[60:64]]
+    images = np.stack([np.asarray(picture) for picture, _ in pictures])
+    labels = ["digit 6"] * 4 + ["digit 6"] * 4  # half of them wrong
+    found = Model(place / "model").test((images, labels), "high")
+    assert {4, 5, 6, 7} >= {each.picture for each in found.wrong if each.answer == "digit 7"}
+    for each in found.wrong:
+        assert (each.image[0] == images[each.picture]).all()
+    assert found.wrong
+    right = report(["a"], ["a"], "", None)
+    assert right.save_mistakes(tmp_path / "none.png") == 0
+    assert not (tmp_path / "none.png").exists()
+    only = tmp_path / "only"
+    best = Model(place / "model").test(place / "held" / "high", "high")
+    known = {str(each.picture) for each in best.wrong}
+    for file in sorted((place / "held" / "high").rglob("*.png")):
+        if str(file) not in known:
+            (only / file.parent.name).mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, only / file.parent.name)
+    words = ["test", only, "--model", place / "model", "--task", "high"]
+    printed = accepted(*words, "--mistakes", tmp_path / "none.png")
+    assert "No mistakes to save." in printed
+    assert "Most confident" not in printed
+
+
+def test_a_report_keeps_a_hundred_mistakes(tmp_path: Path) -> None:
+    answers = [Answer((Choice("b" * 60, "t", n / 200),)) for n in range(150)]
+    images = np.zeros((150, 3, 8, 8), np.uint8)
+    wrong = find_mistakes(range(150), images, ["a"] * 150, answers)
+    assert [each.picture for each in wrong] == list(range(149, 49, -1))
+    drawn = draw_sheet(wrong[:4])  # long names are cut
+    assert drawn.size == (4 * 140 + 12, 128 + 32 + 24)
 
 
 @pytest.mark.parametrize("classes", [12, 13])
