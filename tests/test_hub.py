@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import yaml
 import rivals
 from hub_server import TOKEN, LocalHub
 from rivals.errors import RivalsError
-from rivals.io import hub as hub_module
 from rivals.io import signatures
 from rivals.io.hub_card import header
 from rivals.model.model_card import PICTURE, model_card
@@ -254,9 +254,6 @@ def test_no_network(tmp_path: Path) -> None:
 
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(hub_module.importlib, "import_module", missing)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(RivalsError, match=r"pip install 'rivals\[hub\]'"):
         rivals.Model.from_pretrained("ann/parts", tmp_path / "x")

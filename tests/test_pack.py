@@ -136,7 +136,7 @@ def entries_of(path: Path) -> list[tuple[str, bytes]]:
 
 def written(path: Path, entries: list[tuple[str, bytes]]) -> Path:
     """A file exactly as `rivals pack` writes it, with these entries."""
-    listed = [packing.Entry(name, len(data), zlib.crc32(data)) for name, data in entries]
+    listed = [packing.PackedFile(name, len(data), zlib.crc32(data)) for name, data in entries]
     pairs = zip(listed, entries, strict=True)
     whole = b"".join(each.before() + data for each, (_, data) in pairs)
     path.write_bytes(whole + packing.ending(listed))
@@ -168,7 +168,7 @@ ATTACKS: dict[str, Callable[[Path, list[tuple[str, bytes]]], Path]] = {
     "text": lambda p, e: p.write_bytes(b"hello") and p,
     "nothing": lambda p, e: p.touch() or p,
     "huge header": lambda p, e: p.write_bytes(
-        packing.Entry("model.json", 2**32 - 1, 0).before()
+        packing.PackedFile("model.json", 2**32 - 1, 0).before()
     ) and p,
 }  # fmt: skip
 
@@ -193,7 +193,7 @@ def test_every_byte_counts(packed: Path, tmp_path: Path) -> None:
     """One bit flipped anywhere, in headers and in the list at the end, too; or cut anywhere."""
     data = packed.read_bytes()
     end = len(data) - len(
-        packing.ending([packing.Entry(n, len(d), 0) for n, d in entries_of(packed)])
+        packing.ending([packing.PackedFile(n, len(d), 0) for n, d in entries_of(packed)])
     )
     places = [*range(0, 40, 3), *range(end, len(data), 9), *range(40, end, len(data) // 8)]
     file = tmp_path / "x.rivals"
@@ -312,7 +312,7 @@ def test_unpacking_needs_little_memory_for_a_stated_gigabyte(tmp_path: Path) -> 
     """A header that promises four gigabytes is refused before a byte of them is asked for."""
     file = tmp_path / "x.rivals"
     with file.open("wb") as opened:
-        opened.write(packing.Entry("model.json", 2**32 - 1, 0).before())
+        opened.write(packing.PackedFile("model.json", 2**32 - 1, 0).before())
         opened.truncate(2**32 - 1)  # sparse
     tracemalloc.start()
     with pytest.raises(RivalsError, match="too large"):
