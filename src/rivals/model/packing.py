@@ -60,7 +60,7 @@ class PackedModel:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PackedFile:
     """A file in the packed one."""
 
     name: str
@@ -82,7 +82,7 @@ class Entry:
         return struct.pack(CENTRAL_FIELDS, *facts) + self.name.encode()
 
 
-def ending(entries: list[Entry]) -> bytes:
+def ending(entries: list[PackedFile]) -> bytes:
     """The list at the end of the file."""
     lines, place = b"", 0
     for each in entries:
@@ -133,7 +133,7 @@ def whole_model(folder: Path) -> tuple[Description, bytes]:
 def _parts(folder: Path, content: Description, raw: bytes) -> Iterator[bytes]:
     entries = []
     for name, data in _files(folder, content, raw):
-        entries.append(Entry(name, len(data), zlib.crc32(data)))
+        entries.append(PackedFile(name, len(data), zlib.crc32(data)))
         yield entries[-1].before()
         yield data
     yield ending(entries)
@@ -251,7 +251,7 @@ def _extract(file: IO[bytes], path: Path, folder: Path) -> None:
         _check_crc(path, entries[1], zlib.crc32(signature))
     else:
         file.seek(at)
-    expected = [Entry(name, each.bytes or 0, 0) for name, each in files.items()]
+    expected = [PackedFile(name, each.bytes or 0, 0) for name, each in files.items()]
     rest = sum(len(each.before()) + each.size for each in expected)
     whole = file.tell() + rest + len(ending(entries + expected))
     if length != whole or len(files) != len(content.files()):
@@ -268,19 +268,19 @@ def _extract(file: IO[bytes], path: Path, folder: Path) -> None:
     write_parts(folder / NAME, (raw,))
 
 
-def _next(file: IO[bytes], path: Path, name: str, most: int) -> Entry:
+def _next(file: IO[bytes], path: Path, name: str, most: int) -> PackedFile:
     """The header of the file that must come next, of `most` bytes at most."""
     header = file.read(START + len(name))
     if len(header) < START or not header.startswith(MAGIC):
         raise _refused(path, f"{name} does not begin where it should")
     crc, size = struct.unpack_from("<2I", header, len(MAGIC))
-    found = Entry(name, size, crc)
+    found = PackedFile(name, size, crc)
     if header != found.before() or size > most:
         raise _refused(path, f"{name} does not come where it should, or is too large")
     return found
 
 
-def _content(file: IO[bytes], path: Path, entry: Entry, sha256: str) -> Iterator[bytes]:
+def _content(file: IO[bytes], path: Path, entry: PackedFile, sha256: str) -> Iterator[bytes]:
     """The content of a file, part by part; its checksums are compared at the end."""
     left, crc, found = entry.size, 0, hashlib.sha256()
     while left:
@@ -296,7 +296,7 @@ def _content(file: IO[bytes], path: Path, entry: Entry, sha256: str) -> Iterator
         raise _refused(path, f"{entry.name} has another checksum than {NAME} says")
 
 
-def _check_crc(path: Path, entry: Entry, crc: int) -> None:
+def _check_crc(path: Path, entry: PackedFile, crc: int) -> None:
     if crc != entry.crc:
         raise _refused(path, f"{entry.name} has another checksum than it says")
 
