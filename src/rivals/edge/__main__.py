@@ -16,9 +16,7 @@ LINE = 10_000  # characters of a path or a sentence, at most
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m rivals.edge", description=__doc__)
     parser.add_argument("artefact", help="A file or folder that `rivals export` wrote.")
-    parser.add_argument(
-        "image", nargs="+", help="A picture, or a WAV file."
-    )
+    parser.add_argument("image", nargs="+", help="A picture, or a WAV file.")
     parser.add_argument("--threads", type=int, default=1, help="Number of threads of the runtime.")
     parser.add_argument(
         "--run-native",
