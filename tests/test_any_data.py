@@ -123,7 +123,7 @@ def test_a_dataset_of_hugging_face(hugging_face: Any, tmp_path: Path) -> None:
     assert stream[0].task.classes == ("cat", "dog")
     assert (stream.input_shape, len(stream[0].test)) == ((3, 8, 8), 4)
     model = rivals.Model(tmp_path / "m")
-    assert model.learn(data, "pets", size=8, epochs=1).facts.classes == ("cat", "dog")
+    assert model.learn(data, "pets", ancestor="tiny").facts.classes == ("cat", "dog")
     assert model.test(data).images == 24
 
 
@@ -256,6 +256,8 @@ def test_domains_by_value_and_by_dictionary_are_the_same() -> None:
     together = Stream.by_domain((images, labels), np.where(inside, "in", "out"))
     assert apart.fingerprint == together.fingerprint
     assert [numbers(item) for item in apart] == [list(range(24)), list(range(24, 48))]
+    numbered = Stream.by_domain((images, labels), np.where(inside, 10, 9))
+    assert [item.task.name for item in numbered] == ["9", "10"]
     listed = Stream.by_domain([(images[:24], labels[:24]), (images[24:], labels[24:])])
     assert [item.task.name for item in listed] == ["task-1", "task-2"]
 
@@ -351,7 +353,7 @@ def test_learn_and_test_take_a_dataset_of_a_module(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("any_data_here.py").write_text(DATA)
-    small = ["--size", "8", "--epochs", "1"]
+    small = ["--ancestor", "tiny"]
     assert exits(["learn", "any_data_here:screws", "--model", "m", *small]) == 0
     assert exits(["test", "any_data_here:later", "--model", "m"]) == 0
     assert "of 24 pictures" in capsys.readouterr().out

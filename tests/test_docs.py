@@ -189,10 +189,16 @@ def the_model_was_taught(found: dict[str, Any]) -> None:
     assert len(found["results"].matrix) == 2
 
 
+def the_vowels_are_told_apart(found: dict[str, Any]) -> None:
+    assert found["report"].accuracy > 90
+    assert found["model"].predict("held-out/ee/0.wav").label == "ee"
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "deploy": the_artefacts_answer,
     "deploy-c": the_folder_of_c_compiles,
     "python": the_model_was_taught,
+    "sounds": the_vowels_are_told_apart,
     "your-own-method": the_method_learns_and_resumes,
     "your-own-network": the_ticket_is_the_network,
 }

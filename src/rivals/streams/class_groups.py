@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from numbers import Integral
 
+import numpy as np
 import torch
 
 from rivals.errors import RivalsError, unknown
@@ -16,7 +16,7 @@ def class_order(known: list[str], order: int | Sequence[str] | None) -> list[str
     """All classes by chance, or those that are named; None: as they are."""
     if order is None:
         return known
-    if isinstance(order, Integral):
+    if isinstance(order, int | np.integer):
         chance = torch.randperm(len(known), generator=Seed(int(order)).child("classes").torch())
         return [known[place] for place in chance.tolist()]
     for name in order:
@@ -30,7 +30,7 @@ def class_order(known: list[str], order: int | Sequence[str] | None) -> list[str
 def class_groups(classes: list[str], asked: int | Sequence[int]) -> list[list[str]]:
     """The classes of each task; together all of them."""
     count = len(classes)
-    if isinstance(asked, Integral):
+    if isinstance(asked, int | np.integer):
         asked = int(asked)
         if asked < 2:
             raise RivalsError(f"classes_per_task is {asked}, but a task needs at least two.")

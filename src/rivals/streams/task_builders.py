@@ -178,7 +178,7 @@ def _found_domains(
     source, held = _open(data, test, classes, "the pictures", aside)
     values = _values(data, source, domains, "domains")
     others = _values(test, held, domains, "domains") if held else {}
-    found = sorted(set(values.values()), key=str)
+    found = _in_order(set(values.values()))
     chosen = task_names([str(each) for each in found] if names is None else names, len(found))
     tasks = {}
     for name, domain in zip(chosen, found, strict=True):
@@ -188,6 +188,14 @@ def _found_domains(
         kept = own and own.only({label: own.classes[label] for label in present})
         tasks[name] = TaskPictures(train.only(present), kept)
     return tasks
+
+
+def _in_order(domains: set[Any]) -> list[Any]:
+    """Numbers as numbers; what cannot be compared as words."""
+    try:
+        return sorted(domains)
+    except TypeError:
+        return sorted(domains, key=str)
 
 
 def _as_one_reader(tasks: dict[str, TaskPictures]) -> dict[str, TaskPictures]:
