@@ -1,4 +1,4 @@
-"""Logs of trainings: what is in them, that a killed run continues them, that they change nothing."""
+"""Logs of trainings: what is in them, how a killed run goes on with them."""
 
 from __future__ import annotations
 
@@ -61,6 +61,9 @@ class Kept(rivals.Logger):
         self.told.append(("close", None))
 
 
+Logged = tuple[rivals.RunResults, Kept]
+
+
 class Crash(rivals.Callback):
     """Ends the run without another word at a step of the second task."""
 
@@ -70,7 +73,7 @@ class Crash(rivals.Callback):
 
 
 @pytest.fixture(scope="module")
-def logged(tmp_path_factory: pytest.TempPathFactory) -> tuple[rivals.RunResults, Kept]:
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Logged:
     """A run that logs every step, and what a logger of one's own heard of it."""
     own, out = Kept(), tmp_path_factory.mktemp("logged") / "run"
     log = [NAMES, own]
@@ -81,7 +84,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> tuple[rivals.RunResults,
 
 
 def test_the_log_changes_no_bit_of_the_results(
-    logged: tuple[rivals.RunResults, Kept],
+    logged: Logged,
     tmp_path: Path,
     outcome: Callable[[Path], dict[str, Any]],
 ) -> None:
@@ -91,7 +94,7 @@ def test_the_log_changes_no_bit_of_the_results(
     assert with_log == outcome(tmp_path / "run")
 
 
-def test_steps_of_all_tasks_are_in_one_table(logged: tuple[rivals.RunResults, Kept]) -> None:
+def test_steps_of_all_tasks_are_in_one_table(logged: Logged) -> None:
     folder_ = logged[0].folder
     log = read_log(folder_ / "log" / "steps.csv")
     steps = json.loads((folder_ / "measured.json").read_text())["steps"]
@@ -109,7 +112,7 @@ def test_steps_of_all_tasks_are_in_one_table(logged: tuple[rivals.RunResults, Ke
     assert (log["entropy"][competing] > 0).all()
 
 
-def test_tasks_say_what_the_results_say(logged: tuple[rivals.RunResults, Kept]) -> None:
+def test_tasks_say_what_the_results_say(logged: Logged) -> None:
     results, content = logged[0], logged[0].content
     rows = table(results.folder / "log" / "tasks.csv")
     means = [np.mean(row) for row in results.matrix]
@@ -132,7 +135,7 @@ def test_tasks_say_what_the_results_say(logged: tuple[rivals.RunResults, Kept]) 
     assert (pixels[side // 2, side // 2] == PALETTE[winners[0]]).all()
 
 
-def test_a_logger_of_ones_own_hears_everything(logged: tuple[rivals.RunResults, Kept]) -> None:
+def test_a_logger_of_ones_own_hears_everything(logged: Logged) -> None:
     kinds = [kind for kind, _ in logged[1].told]
     assert kinds[:2] == ["rewind", "settings"]
     assert kinds[-1] == "close"
@@ -158,7 +161,7 @@ def test_a_picture_of_winners() -> None:
 
 
 @pytest.mark.skipif(not HAS_TENSORBOARD, reason="tensorboard is not installed: rivals[tensorboard]")
-def test_tensorboard_reads_what_was_logged(logged: tuple[rivals.RunResults, Kept]) -> None:
+def test_tensorboard_reads_what_was_logged(logged: Logged) -> None:
     log = logged[0].folder / "log"
     assert events(log) == table(log / "steps.csv", "memory_mb")
     found = accumulated(log)
@@ -196,9 +199,7 @@ def events(log: Path) -> list[dict[str, str]]:
 # Stopped, killed, resumed -------------------------------------------------------------------------
 
 
-def test_steps_after_the_last_checkpoint_are_logged_once(
-    logged: tuple[rivals.RunResults, Kept], tmp_path: Path
-) -> None:
+def test_steps_after_the_last_checkpoint_are_logged_once(logged: Logged, tmp_path: Path) -> None:
     own, log = Kept(), tmp_path / "run" / "log"
     options: dict[str, Any] = {
         "settings": SETTINGS, "out": tmp_path / "run", "log": [NAMES, own], "log_every": 1,
@@ -222,9 +223,7 @@ def test_steps_after_the_last_checkpoint_are_logged_once(
         assert events(log) == table(log / "steps.csv", "memory_mb")
 
 
-def test_a_killed_run_continues_its_log(
-    logged: tuple[rivals.RunResults, Kept], tmp_path: Path, forge: Forge
-) -> None:
+def test_a_killed_run_continues_its_log(logged: Logged, tmp_path: Path, forge: Forge) -> None:
     """Killed by the system as soon as a step of the second task is saved."""
     out, errors = tmp_path / "run", tmp_path / "errors"
     changes = [word for change in CHANGES for word in ("--set", change)]
@@ -248,11 +247,9 @@ def test_a_killed_run_continues_its_log(
 
 
 def test_mlflow_has_every_step_once(
-    logged: tuple[rivals.RunResults, Kept], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logged: Logged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mlflow = pytest.importorskip(
-        "mlflow", reason="mlflow is not installed: mlflow-skinny is enough"
-    )
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed; mlflow-skinny will do")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     options: dict[str, Any] = {
