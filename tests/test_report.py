@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
+import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, stdev
@@ -17,12 +21,19 @@ import yaml
 
 from rivals.cli.main import main
 from rivals.errors import RivalsError
+from rivals.experiment.grid_state import GridState
 from rivals.experiment.report import paper_values as paper
 from rivals.experiment.report.accuracy_plots import over_tasks
 from rivals.experiment.report.cost_plots import front
 from rivals.experiment.report.formats import markdown, words
+from rivals.experiment.report.learning_plots import (
+    every_task,
+    mean_curve,
+    smooth,
+    within_a_task,
+)
 from rivals.experiment.report.paired import paired
-from rivals.experiment.report.report_runs import read
+from rivals.experiment.report.report_runs import RunFilter, read
 from rivals.experiment.report.sections import sections
 from rivals.experiment.report.tables import Cell, Column, accuracy, blocks, bti, cost, overview
 from rivals.experiment.report.winner_plots import shared_winners, winner_map
@@ -496,6 +507,123 @@ def test_torch_is_never_imported(runs: Path, tmp_path: Path, spawn: Spawn) -> No
     few = [runs / f"d-{method}-0" for method in ("twta", "gpm")]
     printed, errors = spawn("-c", code, "report", *few, "--out", tmp_path / "out").communicate()
     assert printed.splitlines()[-1] == "[]", errors
+
+
+# Which runs, and runs on their way ----------------------------------------------------------------
+
+
+def test_filters_take_runs_by_benchmark_method_and_preset(
+    runs: Path, tmp_path: Path, stopped: Path, accepted: Accepted, refused: Refused
+) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    shutil.copytree(stopped, tmp_path / "runs" / "stopped")  # of twta on digits, not finished
+    out = ("--out", tmp_path / "out")
+    only = RunFilter.of("cifar100", "twta, gpm", "small")
+    found = read([tmp_path / "runs"], only=only)
+    assert {run.name[:5] for run in found} == {"c-twt", "c-j32", "c-gpm"}
+    assert "is not finished" in refused("report", tmp_path / "runs", "--method", "twta", *out)
+    one = ("--method", "gpm", "--benchmark", "digits")
+    said = json.loads(accepted("report", tmp_path / "runs", *one, *out, "--json"))
+    assert [Path(run).name for run in said["runs"]] == [f"d-gpm-{seed}" for seed in range(3)]
+    said = refused("report", tmp_path / "runs", "--method", "twta,wsn", *out)
+    assert said.endswith("No run has the method 'wsn'; known are finetune, gpm, twta.")
+    said = refused("report", runs, "--preset", ",", *out)
+    assert said.endswith("--preset names nothing; write names with commas between.")
+
+
+def log_of(folder: Path, tasks: int = 4, steps: int = 30) -> None:
+    """A log whose loss is the number of the task at every step, entropy at the first half."""
+    lines = ["step,task,loss,accuracy,entropy"]
+    for at in range(tasks * steps):
+        task, entropy = at // steps + 1, "" if at % steps >= steps // 2 else "0.5"
+        lines.append(f"{at},{task},{task},{10 * task},{entropy}")
+    (folder / "log").mkdir()
+    (folder / "log" / "steps.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_learning_curves_are_those_of_the_log(tmp_path: Path) -> None:
+    for method in ("twta", "gpm"):
+        log_of(a_run(tmp_path / method, method=method))
+    a_run(tmp_path / "er", method="er")  # without a log
+    (section,) = sections(read([tmp_path]))
+    ours = next(group for group in section.groups if group.method == "twta")
+    curves = ours.runs[0].curves("loss")
+    assert [len(steps) for steps, _ in curves] == [30] * 4
+    assert [steps[-1] for steps, _ in curves] == [29] * 4
+    assert [set(values) for _, values in curves] == [{1}, {2}, {3}, {4}]
+    assert [len(values) for _, values in ours.runs[0].curves("entropy")] == [15] * 4
+    curve = mean_curve(ours, "accuracy")
+    assert curve is not None
+    assert curve.tolist() == pytest.approx([25] * 41)
+    assert smooth(np.arange(60.0))[10:12].tolist() == [10, 11]
+    mean_of_methods, of_tasks = within_a_task(section), every_task(section)
+    assert mean_of_methods is not None
+    assert of_tasks is not None
+    assert "GPM" in mean_of_methods.svg
+    assert ">ER<" not in mean_of_methods.svg
+    assert "entropy of the competition" in of_tasks.svg
+    section.groups = [group for group in section.groups if group.method == "er"]
+    assert within_a_task(section) is None
+
+
+def test_damaged_logs_are_one_sentence(tmp_path: Path, refused: Refused) -> None:
+    folder = a_run(tmp_path / "run")
+    log_of(folder)
+    log = folder / "log" / "steps.csv"
+    whole = log.read_text()
+    log.write_text(f"{whole}120,5,0.1")  # a killed process left half a line
+    (run,) = read([folder])
+    assert len(run.steps["step"]) == 120
+    for text in ("loss,step\n1,2\n", f"{whole}1,2\n", f"{whole}-1,1,1,1,\n"):
+        log.write_text(text)
+        assert "log/steps.csv is damaged: " in refused("report", folder, "--out", tmp_path / "out")
+    log.write_text(f"{whole}121,5,low,1,\n")
+    assert "a word where a number" in refused("report", folder, "--out", tmp_path / "out")
+    log.unlink()
+    log.symlink_to("/etc/hosts")
+    assert "links are not followed" in refused("report", folder, "--out", tmp_path / "out")
+
+
+def test_following_shows_runs_on_their_way_and_ends_on_a_signal(
+    runs: Path, stopped: Path, tmp_path: Path
+) -> None:
+    """The signal comes when the first page is written: nobody goes on with the stopped run."""
+    shutil.copytree(runs / "c-gpm-0", tmp_path / "runs" / "done")
+    shutil.copytree(stopped, tmp_path / "runs" / "halfway")
+    log_of(tmp_path / "runs" / "halfway", tasks=2)
+    page, pages = tmp_path / "out" / "report.html", []
+
+    def interrupt() -> None:
+        while not page.exists():
+            time.sleep(0.01)
+        pages.append(page.read_text())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watcher = threading.Thread(target=interrupt)
+    watcher.start()
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(tmp_path / "runs"), "--follow", "--out", str(page.parent)])
+    watcher.join()
+    assert ended.value.code == 130
+    assert '<meta http-equiv="refresh" content="5">' in pages[0]
+    text = page.read_text()
+    assert "http-equiv" not in text, "the last page does not ask for itself again"
+    assert "Runs that are not finished" in text
+    assert ">halfway</th>" in text
+    assert 'id="running-0"' in text
+    assert 'id="cifar100"' in text
+
+
+def test_following_ends_when_every_planned_run_is_finished(
+    runs: Path, tmp_path: Path, accepted: Accepted, refused: Refused
+) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    names = tuple(path.name for path in (tmp_path / "runs").iterdir())
+    GridState(names, at_work=True).write(tmp_path / "runs")
+    said = accepted("report", tmp_path / "runs", "--method", "gpm", "--follow", "--out", tmp_path)
+    assert said.strip() == f"The report of 6 runs is {tmp_path / 'report.html'}."
+    said = refused("report", runs, "--follow", "--json", "--out", tmp_path)
+    assert "leave out --finished-only, --with-runs and --json" in said
 
 
 # Mistakes -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from rivals.experiment.report.report_runs import FinishedRun
 
 Array = NDArray[np.float64]
 SHARES = np.linspace(0, 1, 41)  # of a task's training, at which curves of tasks are averaged
-SMOOTH = 5  # logged values that a point of one task is the mean of
+SMOOTH = 20  # a point of one task is the mean of this part of its values
 COLUMNS = {"loss": "training loss", "accuracy": "training accuracy %"}
 
 
@@ -77,14 +77,14 @@ def task_curves(run: FinishedRun, name: str) -> Figure | None:
             panel.set_ylabel(words)
         return finish(
             canvas, name, "Every task, step by step",
-            f"A line a task, the first dark and the last light: {run.name}. Points are means of "
-            f"{SMOOTH} logged values.", wide=True,
+            f"A line a task, the first dark and the last light: {run.name}. A point is the mean of "
+            f"1/{SMOOTH} of a curve, where so much was logged.", wide=True,
         )  # fmt: skip
 
 
 def smooth(values: Array) -> Array:
-    """Means of `SMOOTH` values around each; of fewer at the ends."""
-    weights = np.ones(min(SMOOTH, len(values)))
+    """Means of the values around each; of fewer at the ends."""
+    weights = np.ones(max(1, len(values) // SMOOTH))
     sums = np.convolve(values, weights, mode="same")
     whole: Array = sums / np.convolve(np.ones_like(values), weights, mode="same")
     return whole

@@ -36,6 +36,8 @@ def follow(
         if now != before:
             before, changed, begun = now, time.monotonic(), time.monotonic()
             runs = _read(paths, only) or runs
+            if _over(paths, runs, 0.0):
+                break
             _write(runs, out, title, live=True)
             written(runs)
             _wait((time.monotonic() - begun) / SHARE, asked_to_stop)
@@ -107,7 +109,7 @@ def _marks(paths: Sequence[Path]) -> dict[Path, tuple[int, int]]:
 def _over(paths: Sequence[Path], runs: Sequence[FinishedRun], quiet: float) -> bool:
     """Whether nothing more will come."""
     states = [GridState.read(path) for path in paths if path.is_dir()]
-    there = {run.path.name for run in runs}
+    there = {path.name for path in _marks(paths)}  # also of runs that the filter leaves out
     planned = {name for state in states for name in state.runs}
     if runs and all(run.complete for run in runs) and planned <= there:
         return True
