@@ -68,12 +68,16 @@ lock: $(VENV)/installed  ## choose the newest versions anew, with the hashes of 
 		-o requirements-cluster.lock
 	$(COMPILE) --upgrade --extra timm-test -c requirements-dev.lock pyproject.toml \
 		-o requirements-timm.lock
+	$(COMPILE) --upgrade --extra avalanche -c requirements-dev.lock -c requirements-timm.lock \
+		pyproject.toml -o requirements-bridges.lock
 	sed -i '1i # Made by `make lock`: every package of the development environment, with hashes.' \
 		requirements-dev.lock
 	sed -i '1i # Made by `make lock`: Ray and what it needs, in the versions of the other lock.' \
 		requirements-cluster.lock
 	sed -i '1i # Made by `make lock`: timm, what it needs, and weights that its tests learn with.' \
 		requirements-timm.lock
+	sed -i '1i # Made by `make lock`: Avalanche and what it needs, in the versions of the other locks.' \
+		requirements-bridges.lock
 
 AUDIT := $(BIN)/python -m pip_audit --vulnerability-service osv --progress-spinner off \
 	--disable-pip --require-hashes -r requirements-dev.lock

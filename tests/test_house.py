@@ -43,6 +43,8 @@ ROOMS = (
     "experiment/bench",  # measures all of the above
     "model/checking",  # reads every kind of folder and file
     "model/model",  # rivals.Model: it can export, too
+    "sklearn",  # bridges to other libraries, which only they import
+    "avalanche",
     "web",
     "cli",
     "__main__",

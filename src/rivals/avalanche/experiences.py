@@ -113,8 +113,12 @@ def experiences(benchmark: Any, which: str) -> list[Any]:
 
 
 def stored(dataset: Labelled) -> Labelled:
-    """The dataset without transforms that augment or normalise; frozen ones stay."""
-    return dataset.eval().remove_current_transform_group()
+    """The dataset without transforms that augment or normalise; frozen ones stay.
+
+    What it is a part of has transforms, too, and these are in the group `train` unless somebody
+    chose another one.
+    """
+    return dataset.train().remove_current_transform_group()
 
 
 def labels(dataset: Labelled) -> set[int]:
@@ -128,11 +132,11 @@ def of_classes(dataset: Labelled, classes: set[int]) -> Labelled:
 
 def as_bytes_of(dataset: Labelled, shape: Shape) -> Labelled:
     """The dataset with its pictures as bytes (channels, height, width), for data loaders."""
-    return dataset.eval().replace_current_transform_group((partial(picture_bytes, shape), None))
+    return dataset.train().replace_current_transform_group((partial(picture_bytes, shape), None))
 
 
 def picture_bytes(shape: Shape, picture: Any) -> Tensor:
-    return torch.from_numpy(to_pixels(picture, shape))
+    return torch.from_numpy(to_pixels(picture, shape).copy())  # torch wants it writable
 
 
 def one_task(

@@ -74,7 +74,8 @@ class RowPictures:
         """Refuse pictures of another shape than those that were learned; rows have none."""
         if shape not in (None, self.layout):
             raise RowsError(
-                f"The pictures are {shape}, but {self.layout} was learned; bring them to it."
+                f"The pictures are {shape}, but {self.layout} was learned; bring them to that "
+                "shape."
             )
 
     def __call__(self, rows: Numbers) -> NDArray[np.uint8]:
