@@ -6,6 +6,8 @@ LOCK ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
+# The tests start hundreds of processes: each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow device-test docs dist lint types lock audit clean
 .DEFAULT_GOAL := demo
@@ -35,8 +37,10 @@ demo: $(VENV)/installed  ## learn five tasks from the bundled digits, one after 
 	@echo "  $(BIN)/rivals run digits-permuted --out runs/permuted          twenty tasks"
 	@echo "  $(BIN)/rivals                                                  more examples"
 
-test: lint types  ## everything but the slow tests
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+test: lint  ## types, and everything but the slow tests; mypy takes one core while the tests begin
+	@$(BIN)/mypy & types=$$!; \
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder; tests=$$?; \
+	wait $$types && exit $$tests
 
 test-slow: $(VENV)/installed  ## minutes of training
 	$(BIN)/python -m pytest -n 2 -m slow

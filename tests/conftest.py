@@ -24,7 +24,10 @@ from rivals.experiment.start import prepare
 from toys import CHANGES, contents
 
 # Files that take long: begun late, one of them would keep a process while the others are idle.
-FIRST = ("test_crash_points", "test_docs", "test_serve_page")
+FIRST = (
+    "test_methods", "test_docs", "test_compare", "test_crash_points", "test_serve_page",
+    "test_fuzz", "test_resume",
+)  # fmt: skip
 # Files that share what takes long to make: files exported from one run; tickets in C.
 TOGETHER = {
     **dict.fromkeys(("test_check", "test_edge", "test_export", "test_web_export"), "exports"),

@@ -1,7 +1,9 @@
 """The contract, over every registered method."""
 
+import copy
 import inspect
 import re
+import sys
 
 import pytest
 import torch
@@ -33,11 +35,12 @@ from toys import (
 
 ALL = list(methods)
 BASELINES = [name for name in ALL if name not in ("twta", "random-ticket")]
+EPOCHS = {"lamaml": 4, "fsdgpm": 6}  # they look ahead: a step of theirs takes as long as many
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_learns_a_stream_and_keeps_its_classes(name):
-    method = make(name, epochs=8)
+    method = make(name, epochs=EPOCHS.get(name, 8))
     found = lessons(3)
     for lesson in found:
         teach(method, lesson.task)
@@ -51,7 +54,7 @@ def test_learns_a_stream_and_keeps_its_classes(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_without_a_task_it_names_one(name):
-    method = make(name, epochs=4)
+    method = make(name, epochs=1)
     for lesson in lessons(2):
         teach(method, lesson.task)
     prediction = method.predict(lesson.test.images, None)
@@ -65,7 +68,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_gives_others(name):
     def learned(seed):
         method = make(name, seed=seed, epochs=1)
         for lesson in lessons(2):
-            teach(method, lesson.task)
+            teach(method, shortened(lesson.task, 130))
         return ticket_bits(method, lesson.task.name)
 
     one, again, other = learned(1), learned(1), learned(2)
@@ -107,9 +110,10 @@ def test_a_state_taken_at_any_step_goes_on_to_the_same_bits(name):
     whole = make(name, **more)
     for lesson in found:
         teach(whole, lesson.task)
+    begun = teach(make(name, **more), found[0].task)
     for stop in (1, 3, 5, 8):
         halted = make(name, **more)
-        teach(halted, found[0].task)
+        halted.load(copy.deepcopy(begun.state()))
         halted.start(found[1].task)
         assert not learn(halted, found[1].task, stop)
         resumed = make(name, **more)
@@ -156,9 +160,9 @@ class Untouchable(Examples):
 
     def __getattribute__(self, name):
         if name in ("images", "labels"):
-            callers = {frame.function for frame in inspect.stack()[1:3]}
-            files = {frame.filename for frame in inspect.stack()[1:4]}
-            assert any("evaluation" in file for file in files), callers
+            frames = [sys._getframe(depth).f_code for depth in (1, 2, 3)]
+            callers = [frame.co_name for frame in frames]
+            assert any("evaluation" in frame.co_filename for frame in frames), callers
         return super().__getattribute__(name)
 
 

@@ -107,8 +107,13 @@ def test_a_model_loads_no_baselines() -> None:
 
 
 def test_learning_from_few_pictures_does_not_load_the_compiler_of_torch() -> None:
-    found = "print([n for n in ('torch._dynamo', 'scipy') if n in __import__('sys').modules])"
-    assert run_code(FEW + found) == "[]"
+    assert run_code(FEW + loaded(("torch._dynamo", "scipy"))) == "[]"
+
+
+def test_a_run_does_not_load_the_compiler_of_torch() -> None:
+    """Its optimisers and its counter of FLOPs would: more than a second for every training."""
+    run = "from rivals import run\nrun('digits', settings={'tasks': 1, 'epochs': 1}, out='run')\n"
+    assert run_code(run + loaded(("torch._dynamo",))) == "[]"
 
 
 # The script of fifteen lines ----------------------------------------------------------------------

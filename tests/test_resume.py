@@ -214,11 +214,11 @@ DRIVER = textwrap.dedent(
     prepare(SETTINGS, out / "first").go()  # imports whatever a run needs, for all children
     ended, total = live(out / "whole", 0)
     assert (ended, total > 50) == (0, True), (ended, total)
-    for number in range(1, total + 1):
+    for count, number in enumerate(range(1, total + 1, int(sys.argv[3])), 1):
         folder = out / str(number)
         ended, _ = live(folder, number)
         assert os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL, (number, ended)
-        if number % 4 == 0:
+        if count % 4 == 0:
             live(folder, rng.randrange(1, total))  # perhaps killed again
         ended, _ = live(folder, 0)
         assert ended == 0, (number, ended)
@@ -227,15 +227,22 @@ DRIVER = textwrap.dedent(
 )
 
 
-@pytest.mark.parametrize("method", ["twta", pytest.param("finetune", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("method", "every"),
+    [
+        ("twta", 3),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("twta", "finetune")),
+    ],
+)
 def test_killed_at_any_change_of_the_disk(
-    method: str, tmp_path: Path, outcome: Outcome, spawn: Spawn
+    method: str, every: int, tmp_path: Path, outcome: Outcome, spawn: Spawn
 ) -> None:
-    driver = spawn("-c", DRIVER, tmp_path / "runs", method)
+    """At every third change in the tests that always run, at each in the slow ones."""
+    driver = spawn("-c", DRIVER, tmp_path / "runs", method, str(every))
     printed, errors = driver.communicate()
     assert (driver.returncode, errors) == (0, "")
     folders = sorted((tmp_path / "runs").iterdir())
-    assert len(folders) == int(printed) + 2
+    assert len(folders) == len(range(1, int(printed) + 1, every)) + 2
     whole = outcome(tmp_path / "runs" / "whole")
     for folder in folders:
         assert outcome(folder) == whole, f"killed at change {folder.name}"
