@@ -211,7 +211,7 @@ export class Train {
   showResults() {
     const more = this.advice?.more_pictures;
     const parts = more ? [curve(more)] : [];
-    if (this.mistakes) parts.push(h("div", {}, ...mistaken(this.mistakes, this.current?.task, (shown) => this.collect.picture.open(shown))));
+    if (this.mistakes) parts.push(...mistaken(this.mistakes, this.current?.task, (shown) => this.collect.picture.open(shown)));
     this.results.replaceChildren(...parts);
     this.results.hidden = !parts.length;
   }
