@@ -60,7 +60,7 @@ from rivals.model import manifest
 from rivals.model.learning import learn as lesson
 from rivals.streams.task import Task
 from rivals.tickets.ticket import Ticket
-from rivals.web.collection import Collection
+from rivals.web.collection import Collection, NewPicture
 from rivals.web.jobs import Jobs
 from served import shape
 from teaching import WORDS, folder, marks, teach
@@ -553,6 +553,12 @@ def steps() -> Iterator[tuple[str, Callable[[Collection, Jobs], Any]]]:
         yield "a picture", lambda found, jobs, data=data: found.add("shapes", "circle", data, "x")
     yield "rename a class", lambda found, jobs: found.rename("shapes", "circle", "ring")
     yield "rename a task", lambda found, jobs: found.rename("shapes", None, "forms")
+    yield (
+        "move a picture",
+        lambda found, jobs: found.move("forms", "ring", max(found.names("forms", "ring")), "cross"),
+    )
+    both = [NewPicture("whole", kind, shape(kind, 5), "x") for kind in ("circle", "cross")]
+    yield "a whole task", lambda found, jobs: found.add_tasks(both)
     yield "a training", lambda found, jobs: jobs.add("forms")
     yield "cancel it", lambda found, jobs: jobs.cancel(1)
     yield "forget it", lambda found, jobs: jobs.forget("forms")

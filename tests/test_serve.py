@@ -406,6 +406,10 @@ def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> No
     assert state["tasks"] == []
     assert [each["task"] for each in state["collected"]] == ["more"]
     assert not (trainings / "000001").exists()
+    dropped = tmp_path / "model.collected" / "dropped"  # until it can no longer be undone
+    assert len(list(dropped.rglob("*.png"))) == 12
+    assert server.ask("DELETE", "undo").status_code == 200
+    assert not dropped.exists()
     left = list((tmp_path / "model.collected").rglob("*.png"))
     assert all("more" in path.parts for path in left)
     assert server.stop() == ""

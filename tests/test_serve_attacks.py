@@ -211,7 +211,7 @@ def test_links_and_pipes_in_the_folder_of_a_server(serve: Serve, tmp_path: Path)
     server = serve(tmp_path / "model")
     state = server.state()
     listed = [{"name": "a", "count": 1, "newest": ["one.png"]}]
-    assert state["collected"] == [{"task": "good", "classes": listed}]
+    assert state["collected"] == [{"task": "good", "edited": False, "classes": listed}]
     assert state["trainings"] == []
     for words in ({"task": "linked"}, {"task": "good", "name": "linked"}, {"task": "good"}):
         assert server.ask("DELETE", "class", **words).status_code == 200

@@ -66,11 +66,10 @@ export function mistaken(event, task, open) {
   });
   const more = event.count - pictures.length;
   return [
-    h("h4", {}, t("mistakes.title")),
-    h("p.note", {}, t("mistakes.answers")),
-    event.confusion ? matrix(event.classes, event.confusion) : "",
-    h("h4", {}, event.count ? t("mistakes.list", { n: event.count }) : t("mistakes.none")),
-    h("ul.mistakes", { hidden: !pictures.length }, ...pictures),
-    more > 0 ? h("p.note", {}, t("mistakes.more", { n: more })) : "",
+    h("div", {}, h("h4", {}, t("mistakes.title")), h("p.note", {}, t("mistakes.answers")),
+      event.confusion ? matrix(event.classes, event.confusion) : ""),
+    h("div.wide", {}, h("h4", {}, event.count ? t("mistakes.list", { n: event.count }) : t("mistakes.none")),
+      h("ul.mistakes", { hidden: !pictures.length }, ...pictures),
+      more > 0 ? h("p.note", {}, t("mistakes.more", { n: more })) : ""),
   ];
 }

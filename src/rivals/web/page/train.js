@@ -16,7 +16,7 @@ export class Train {
     this.minutes = h("input", { type: "number", min: "0.1", step: "any", inputMode: "decimal", id: "minutes", placeholder: t("train.unlimited") });
     this.button = h("button.primary.large", { type: "button", id: "start", onclick: () => this.start() }, t("train.start"));
     this.anew = h("input", { type: "checkbox", id: "anew" });
-    this.anewText = h("span");
+    this.anewText = h("span", {}, t("train.anew"));
     this.anewField = h("label.check", { hidden: true }, this.anew, this.anewText);
     this.error = h("p.error", { role: "alert", hidden: true });
     this.live = h("div.live", { hidden: true });
@@ -211,7 +211,7 @@ export class Train {
   showResults() {
     const more = this.advice?.more_pictures;
     const parts = more ? [curve(more)] : [];
-    if (this.mistakes) parts.push(h("div", {}, ...mistaken(this.mistakes, this.current?.task, (shown) => this.collect.picture.open(shown))));
+    if (this.mistakes) parts.push(...mistaken(this.mistakes, this.current?.task, (shown) => this.collect.picture.open(shown)));
     this.results.replaceChildren(...parts);
     this.results.hidden = !parts.length;
   }
