@@ -66,21 +66,25 @@ types: $(VENV)/installed
 COMPILE = UV_FIND_LINKS="$$PIP_FIND_LINKS" $(BIN)/uv pip compile --quiet --universal \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate -c constraints.txt
 
+# Avalanche asks for every solver of quadratic programs that there is; nothing here solves one with it.
+SOLVERS := clarabel cmeel cvxopt daqp ecos highspy jax jaxlib jaxopt macldlt opt-einsum osqp piqp proxsuite \
+	py-mkl-pardiso pyqpmad qpalm qpax qtqp quadprog scs sip-qp-python
+
 lock: $(VENV)/installed  ## choose the newest versions anew, with the hashes of their files
 	$(COMPILE) --upgrade --extra dev pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --upgrade --extra cluster -c requirements-dev.lock pyproject.toml \
 		-o requirements-cluster.lock
 	$(COMPILE) --upgrade --extra timm-test -c requirements-dev.lock pyproject.toml \
 		-o requirements-timm.lock
-	$(COMPILE) --upgrade --extra avalanche -c requirements-dev.lock -c requirements-timm.lock \
-		pyproject.toml -o requirements-bridges.lock
+	$(COMPILE) --upgrade --extra bridges-test -c requirements-dev.lock -c requirements-timm.lock \
+		$(SOLVERS:%=--no-emit-package %) pyproject.toml -o requirements-bridges.lock
 	sed -i '1i # Made by `make lock`: every package of the development environment, with hashes.' \
 		requirements-dev.lock
 	sed -i '1i # Made by `make lock`: Ray and what it needs, in the versions of the other lock.' \
 		requirements-cluster.lock
 	sed -i '1i # Made by `make lock`: timm, what it needs, and weights that its tests learn with.' \
 		requirements-timm.lock
-	sed -i '1i # Made by `make lock`: Avalanche and what it needs, in the versions of the other locks.' \
+	sed -i '1i # Made by `make lock`: libraries that rivals works beside, and what they need, for tests.' \
 		requirements-bridges.lock
 
 AUDIT := $(BIN)/python -m pip_audit --vulnerability-service osv --progress-spinner off \
