@@ -256,7 +256,7 @@ def test_settings_suit_the_sounds() -> None:
     "changes",
     [{"seconds": 1e9}, {"seconds": float("nan")}, {"rate": 0}, {"window": 10**9}, {"step": 1},
      {"bands": 2**20}, {"low": 7600}, {"high": 9000}, {"seconds": "1"}, {"other": 1},
-     {"step": 600}],
+     {"step": 600}, {"seconds": 10.0, "rate": 48_000, "step": 32, "window": 2048}],
 )  # fmt: skip
 def test_settings_from_a_file_are_checked(changes: dict[str, Any]) -> None:
     assert SoundSettings.checked(SECOND.to_dict()) == SECOND
@@ -378,13 +378,18 @@ def test_pairs_of_rate_and_samples_are_a_dataset(tmp_path: Path) -> None:
 
 def test_a_folder_of_folders_of_sounds_is_a_stream(tmp_path: Path) -> None:
     for task in ("one", "two"):
-        sound_folder(tmp_path / task, 5)
-    (tmp_path / "two" / "low" / "0.wav").write_bytes(wav(as_type(tone(300, 0.8), "i2")))
-    stream = rivals.Stream.from_folder(tmp_path, size=16)
+        sound_folder(tmp_path / "all" / task, 5)
+    (tmp_path / "all" / "two" / "low" / "0.wav").write_bytes(wav(as_type(tone(300, 0.8), "i2")))
+    stream = rivals.Stream.from_folder(tmp_path / "all", size=16)
     assert stream.input_shape == (1, 16, 16)
     assert stream.sound is not None
     assert stream.sound.seconds > 0.4  # of all tasks the longest
     assert [item.task.name for item in stream] == ["one", "two"]
-    Image.new("L", (9, 9)).save(tmp_path / "two" / "low" / "0.png")
+    settings = {"epochs": 1, "architecture": "mlp"}
+    rivals.run(stream, method="finetune", out=tmp_path / "run", settings=settings)
+    ticket = rivals.Ticket.load(tmp_path / "run" / "tickets" / "two")
+    assert ticket.sound == stream.sound
+    assert ticket.predict(wav(as_type(tone(300), "i2"))).label in ("low", "high")
+    Image.new("L", (9, 9)).save(tmp_path / "all" / "two" / "low" / "0.png")
     with pytest.raises(RivalsError, match="both sounds and pictures"):
-        rivals.Stream.from_folder(tmp_path)
+        rivals.Stream.from_folder(tmp_path / "all")

@@ -28,6 +28,7 @@ QUIET = 1e-6  # power; a sound that is nowhere louder stays dark
 TINY = 1e-12
 COVERED = 0.9  # of the sounds that a model learns from are not longer than it looks at
 BLOCKS = 100  # a second, by which the loudest part is found
+MOST_VALUES = 2**21  # samples in all windows, which are in memory at once
 LIMITS: dict[str, tuple[float, float]] = {
     "seconds": (LEAST_SECONDS, MOST_SECONDS), "rate": (4_000, 48_000), "window": (64, 2048),
     "step": (32, 2048), "bands": (8, 256), "low": (0, 24_000), "high": (100, 24_000),
@@ -67,6 +68,8 @@ class SoundSettings:
         made = cls(**facts)
         if not made.low < made.high <= made.rate / 2 or made.step > made.window:
             raise ValueError("reads sounds in a way that is not possible")
+        if made.size[0] * made.window > MOST_VALUES:
+            raise ValueError("reads sounds in more steps than are possible")
         if made.length < made.window:
             raise ValueError("reads sounds that are too short")
         return made
