@@ -272,7 +272,7 @@ def test_words_that_make_no_sense(
         ([*run, "--task", TASK, "--to", "onnx", "a" * 300 + ".onnx"], "File name too long"),
         ([*run, "--task", TASK, "--all-tasks", "--to", "onnx", "t.onnx"], "--task is for one"),
         ([*run, "--float-input", "--all-tasks", "--to", "onnx", "t.onnx"], "--float-input is for"),
-        ([*run, "--all-tasks", "--to", "onnx-int8", "t.onnx"], "Only the formats onnx and ort"),
+        ([*run, "--all-tasks", "--to", "onnx-int8", "t.onnx"], "Only the formats onnx, ort and"),
         (["--model", ticket, "--all-tasks", "--to", "onnx", "t.onnx"], "holds one ticket"),
         (["--model", ticket, "--task", "x", "--to", "onnx", "t.onnx"], f"the ticket of '{TASK}'"),
         (["--model", ticket, "--to", "onnx-int8", "t.onnx"], "name a folder of them with --images"),
