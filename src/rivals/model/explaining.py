@@ -62,7 +62,7 @@ class Explanation:
     >>> images[20:, 22:30, 22:30, 0] = 255  # the class `red` has a red square on the lower right
     >>> model = rivals.Model("squares")
     >>> labels = ["plain"] * 20 + ["red"] * 20
-    >>> learned = model.learn((images, labels), "squares", ancestor="tiny")
+    >>> learned = model.learn((images, labels), "squares", ancestor="tiny", size=32)
     >>> found = model.explain(images[-1])
     >>> found.label, found.part
     ('red', 'lower right')
