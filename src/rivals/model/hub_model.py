@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rivals.errors import RivalsError
 from rivals.io import signatures
-from rivals.io.files import new_folder
+from rivals.io.files import flush_tree, new_folder
 from rivals.io.hub import HubRepository
 from rivals.io.reading import printable, read_bytes
 from rivals.model import limits, manifest, packing, task_file
@@ -74,4 +74,5 @@ def pull(
         for name, each in packing.stored_files(content).items():
             found.fetch(name, made, each.bytes or 0)
         found.end(made)
+        flush_tree(made)
         packing.accept(made, key)
