@@ -26,7 +26,8 @@ LOGGERS: dict[str, Callable[[Path], Logger]] = {
 def open_loggers(log: LogTarget, folder: Path) -> list[Logger]:
     """The loggers; those that are named write into `folder`, and nothing before they log."""
     found: list[Logger] = []
-    for each in [log] if isinstance(log, str | Logger) else log or []:
+    given: Sequence[object] = log if isinstance(log, list | tuple) else [log]
+    for each in given if log is not None else []:
         if isinstance(each, Logger):
             found.append(each)
         elif isinstance(each, str):
