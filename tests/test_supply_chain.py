@@ -11,7 +11,10 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
-LOCKS = ("requirements-dev.lock", "requirements-cluster.lock", "requirements-timm.lock")
+LOCKS = (
+    "requirements-dev.lock", "requirements-cluster.lock", "requirements-timm.lock",
+    "requirements-bridges.lock",
+)  # fmt: skip
 HOLES = {  # the first version without the holes that were known when this was written
     "pillow": "10.3", "starlette": "0.49.1", "h11": "0.16", "jinja2": "3.1.6", "PyYAML": "5.4",
     "cryptography": "44.0.1", "setuptools": "78.1.1", "onnx": "1.17", "torch": "2.8",
@@ -70,6 +73,8 @@ def test_timm_fits_the_torch_that_is_locked() -> None:
     dev, timm = locked("requirements-dev.lock"), locked("requirements-timm.lock")
     assert timm["torch"] == dev["torch"]
     assert timm["torchvision"][0] == "0.28.0"  # for torch 2.13
+    bridges = locked("requirements-bridges.lock")
+    assert (bridges["torch"], bridges["torchvision"]) == (timm["torch"], timm["torchvision"])
     assert dev["torch"][0].startswith("2.13.")
 
 

@@ -133,7 +133,8 @@ class TWTAStrategy(SupervisedTemplate):  # type: ignore[misc]
     def _begin(self, stream: Stream, chosen: RunSettings) -> None:
         """Make the network that suits the pictures of the first experience."""
         plan = NetworkPlan(chosen.network, stream.input_shape, self.device)
-        self.method = WatchedTWTA(plan, chosen.training, Seed(self.seed).child("method"))
+        training: Any = chosen.training
+        self.method = WatchedTWTA(plan, training, Seed(self.seed).child("method"))
         self.model.network, self.stream = self.method.network, stream
         self.train_epochs = chosen.training.epochs
         self.train_mb_size = chosen.training.batch_size

@@ -106,6 +106,12 @@ def check_fit(mine: ModelFolder, theirs: ModelFolder) -> None:
             f"({_ancestor(mine)} and {_ancestor(theirs)}), so they cannot be joined; learn the "
             "tasks of one of them anew in the other."
         )
+    if mine.description.sound != theirs.description.sound:
+        raise RivalsError(
+            f"The models {mine.path} and {theirs.path} read different things "
+            f"({_reads(mine)}, and {_reads(theirs)}), so they cannot be joined; learn the tasks of "
+            "one of them anew in the other."
+        )
     shapes = [
         (each.network, each.widths, each.rivals, each.input_shape)
         for each in (mine.description, theirs.description)
@@ -165,6 +171,11 @@ def _names(model: ModelFolder) -> list[str]:
 def _ancestor(model: ModelFolder) -> str:
     named = model.description.ancestor
     return f"'{named.name}' {named.sha256[:8]}" if named else "none"
+
+
+def _reads(model: ModelFolder) -> str:
+    sound = model.description.sound
+    return f"sounds, {sound}" if sound else "pictures"
 
 
 def _network(content: Description) -> str:

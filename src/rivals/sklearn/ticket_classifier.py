@@ -87,6 +87,12 @@ class TicketClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (5, 4)
     """
 
+    classes_: Labels
+    model_: Model
+    _folder: tempfile.TemporaryDirectory[str]  # the model's; it goes when nothing refers to it
+    _pictures: RowPictures
+    _labels: dict[str, Any]  # by the names of the model's classes
+
     def __init__(
         self,
         *,
@@ -162,12 +168,16 @@ class TicketClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed = int(self.random_state)
         texts = {label: text for text, label in names.items()}
         given = np.array([texts[label] for label in labels.tolist()])
-        made_with = {"ancestor": self.ancestor, "network": self.network, "size": self.size}
+        made_with: dict[str, Any] = {
+            "ancestor": self.ancestor,
+            "network": self.network,
+            "size": self.size,
+        }
         model.learn(
             (pictures(rows), given), task, again=again, epochs=self.epochs, minutes=self.minutes,
             augmentation=self.augmentation, new=self.new, seed=seed,
-            **made_with if first else {},
-        )  # type: ignore[arg-type]  # fmt: skip
+            **(made_with if first else {}),
+        )  # fmt: skip
         self._folder, self.model_, self._pictures = folder, model, pictures
         self._labels = names if first else {**self._labels, **names}
         self.classes_ = np.unique(labels if first else np.concatenate([self.classes_, labels]))
@@ -213,7 +223,8 @@ class TicketClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = np.concatenate(
                 [self._probabilities(rows[i : i + BATCH], task) for i in range(0, len(rows), BATCH)]
             )
-        return found / found.sum(1, keepdims=True)
+        shares: NDArray[np.float64] = found / found.sum(1, keepdims=True)
+        return shares
 
     def _probabilities(self, rows: NDArray[Any], task: str | None) -> NDArray[np.float64]:
         """Of some rows, summed where a class belongs to several tasks: (n, classes)."""
@@ -229,9 +240,9 @@ class TicketClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             names = list(predictor.records[predictor.tasks.index(name)].classes)
             found = torch.softmax(predictor.predict(images, name).outputs[0].scores, 1)
         columns = np.searchsorted(self.classes_, [self._labels[name] for name in names])
-        summed = np.zeros((len(self.classes_), len(rows)))
-        np.add.at(summed, columns, found.cpu().double().numpy().T)
-        return summed.T
+        summed: NDArray[np.float64] = np.zeros((len(rows), len(self.classes_)))
+        np.add.at(summed.T, columns, found.cpu().double().numpy().T)
+        return summed
 
     # Tasks -------------------------------------------------------------------------------------
 
