@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 
-class FlopCounter(TorchDispatchMode):
+class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts while it is entered, by the formulas of `torch.utils.flop_counter`.
 
     torch's own `FlopCounterMode` counts for every module by itself, and the first operation that
@@ -16,7 +16,7 @@ class FlopCounter(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
 
     @classmethod
