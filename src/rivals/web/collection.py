@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,7 @@ CHECKED = (256, 256)  # pixels to which an upload is decoded, to see that it can
 NAME_CHARACTERS = 60
 NAME_BYTES = 200  # most file systems allow 255
 one_picture = threading.Lock()  # decoded at a time, for each takes up to 220 MB
+OURS = re.compile(r"[0-9a-f]{24}\.\w+")  # the name of a picture that was uploaded
 FORBIDDEN = '/\\:*?"<>|'
 
 
@@ -455,8 +457,20 @@ def _folders(folder: Path, kind: str) -> list[Path]:
 
 
 def _classes(task: Path) -> Classes:
-    """The classes in the folder of a task."""
-    return {each.name: _pictures(each) for each in _folders(task, "class")}
+    """The classes in the folder of a task.
+
+    A power cut can leave a picture that was being moved in both classes; it stays in the first.
+    """
+    classes: Classes = {}
+    for folder in _folders(task, "class"):
+        files = _pictures(folder)
+        for name in list(files):
+            if OURS.fullmatch(name) and any(name in each for each in classes.values()):
+                with contextlib.suppress(OSError):
+                    (folder / name).unlink()
+                    del files[name]
+        classes[folder.name] = files
+    return classes
 
 
 def _pictures(folder: Path) -> Sizes:
