@@ -37,7 +37,7 @@ Refused = Callable[..., str]
 Spawn = Callable[..., Any]
 VERBS = (
     "learn", "test", "predict", "drop", "serve", "run", "compare", "report", "info", "export",
-    "bench", "data", "check", "sign", "ancestor",
+    "bench", "data", "check", "sign", "ancestor", "pack", "unpack", "join",
 )  # fmt: skip
 
 
