@@ -38,6 +38,7 @@ Spawn = Callable[..., Any]
 VERBS = (
     "learn", "test", "predict", "drop", "serve", "run", "compare", "report", "info", "export",
     "bench", "data", "check", "sign", "ancestor", "explain",
+    "bench", "data", "check", "sign", "ancestor", "pack", "unpack", "join",
 )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ SENTENCES = {
 }  # fmt: skip
 DOORS = (
     rivals.Model, rivals.Model.learn, rivals.Model.predict, rivals.Model.test, rivals.Model.export,
-    rivals.run, rivals.compare, rivals.make_ancestor, export_from, load,
+    rivals.Model.join, rivals.run, rivals.compare, rivals.make_ancestor, export_from, load,
 )  # fmt: skip
 ELSEWHERE = {  # options of commands that Python has no call for
     "allow-import": "see `imports_allowed`",

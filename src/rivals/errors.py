@@ -17,7 +17,9 @@ COMMANDS = {  # and what does the same in Python; others exist on the command li
     "rivals ancestor make": "rivals.make_ancestor",
     "rivals export": "Model.export",
     "rivals learn": "Model.learn",
+    "rivals pack": "Model.pack",
     "rivals run": "rivals.run",
+    "rivals unpack": "Model.unpack",
 }
 ONLY_HERE = (  # options that are no arguments
     (re.compile(r"--data DIR"), "$RIVALS_DATA"),

@@ -139,14 +139,14 @@ def new_names(mine: ModelFolder, theirs: ModelFolder, rename: dict[str, str]) ->
         if new in found.values():
             raise RivalsError(
                 f"Two tasks of {theirs.path} would be called '{new}'; give them different names "
-                "with --rename OLD=NEW."
+                "with --rename."
             )
         if new in _names(mine):
             if new == task.name and mine.mark(new) == theirs.mark(new):
                 continue
             raise RivalsError(
                 f"Both models have a task '{new}', and they are different; give that of "
-                f"{theirs.path} another name with --rename '{task.name}=NEW'."
+                f"{theirs.path} another name with --rename."
             )
         found[task.name] = new
     if not found:
