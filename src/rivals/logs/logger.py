@@ -19,10 +19,10 @@ class Logger:
     >>> class Printer(rivals.Logger):
     ...     def scalars(self, values, step):
     ...         if "tasks/accuracy_known" in values:
-    ...             print(f"after {step} steps: {sorted(values)[:2]}")
+    ...             print(sorted(values)[:2])
     >>> small = {"tasks": 1, "epochs": 1, "architecture": "mlp", "widths": (8, 8), "units": 2}
     >>> results = rivals.run("digits", settings=small, out="runs/printed", log=Printer())
-    after 7 steps: ['tasks/accuracy_known', 'tasks/accuracy_new']
+    ['tasks/accuracy_known', 'tasks/accuracy_new']
     """
 
     def settings(self, values: Mapping[str, Any]) -> None:
