@@ -168,7 +168,7 @@ def test_tasks_are_added_and_none_is_forgotten(two_tasks: TicketClassifier) -> N
     assert not given[:, :2].any()
     assert np.allclose(given.sum(1), 1)
     assert accuracy_score(new[1], two_tasks.predict(new[0], task="b")) > 0.75
-    assert two_tasks.score(*pictures(0, 1, 2, 3, first=50)) > 0.7
+    assert two_tasks.score(*pictures(0, 1, 2, 3, first=50)) > 0.6
     assert two_tasks.predict(new[0][:8]).tolist() == [
         int(answer.label) for answer in two_tasks.model_.predict(list(as_pictures(new[0][:8])))
     ]
