@@ -122,7 +122,7 @@ def covariance(
         if each.scatter is not None:
             whole, freedom = whole + each.scatter, freedom + each.freedom
     whole = whole / freedom
-    ridge = RIDGE * float(whole.diagonal().mean())
+    ridge = RIDGE * float(whole.diagonal().mean()) or RIDGE  # one picture a class: no variance
     return whole + ridge * torch.eye(len(whole), dtype=whole.dtype)
 
 
