@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -475,3 +476,17 @@ def test_without_spare_space_the_model_stays(taught: Path, disk: Path, tree: Tre
 def test_the_spare_space_is_real(model: Path) -> None:
     found = (model / spare_space.NAME).stat()
     assert found.st_blocks * 512 >= found.st_size > 4096
+
+
+def test_the_same_pictures_under_another_name_are_refused(tmp_path: Path) -> None:
+    """In closed form their files would be one, and dropping one task would take the other's."""
+    images = np.random.default_rng(0).integers(0, 60, (40, 32, 32, 3), dtype=np.uint8)
+    images[20:, 22:30, 22:30, 0] = 255
+    data, place = (images, ["plain"] * 20 + ["red"] * 20), tmp_path / "model"
+    Model(place).learn(data, "two", ancestor="tiny")
+    before = marks(place)
+    with pytest.raises(RivalsError, match="'three' would be 'two' again, the same in every bit"):
+        Model(place).learn(data, "three")
+    assert marks(place) == before
+    Model(place).drop("two")
+    Model(place).learn(data, "three")

@@ -49,10 +49,10 @@ def test_a_project_comes_back_as_it_was(tmp_path: Path) -> None:
     one, other = collected(tmp_path / "one"), Collection(tmp_path / "other")
     one.add_tasks(sample_pictures("Ziffern"))
     with temporary(tmp_path) as file:
-        pack(one, "parts", file)
-        assert unpack(other, file) == ["shapes", "Ziffern"]
+        pack(one, tmp_path / "parts", file)
+        assert unpack(other, tmp_path / "model", file).tasks == ["shapes", "Ziffern"]
         with pytest.raises(RivalsError, match="'shapes' are collected here already"):
-            unpack(other, file)
+            unpack(other, tmp_path / "model", file)
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
     assert (
         sorted(one.places()) == sorted(other.places()) == sorted(Collection(other.folder).places())
@@ -61,6 +61,43 @@ def test_a_project_comes_back_as_it_was(tmp_path: Path) -> None:
         "3": 30, "5": 30, "8": 30,
     }  # fmt: skip
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def test_a_project_brings_its_model_where_there_is_none(tmp_path: Path) -> None:
+    one, model = collected(tmp_path / "one" / "pictures"), tmp_path / "model"
+    teach(folder(tmp_path / "photos", (0, 1), 12), model)
+    with temporary(tmp_path) as file:
+        pack(one, model, file)
+        here = Collection(tmp_path / "two" / "pictures")
+        found = unpack(here, tmp_path / "other", file)
+        assert (found.tasks, found.model) == (["shapes"], True)
+        assert marks(tmp_path / "other") == marks(model)
+        again = unpack(Collection(tmp_path / "three"), tmp_path / "other", file)
+        assert not again.model, "a model that is there stays"
+    assert marks(tmp_path / "other") == marks(model)
+    assert [path.name for path in (tmp_path / "two").iterdir()] == ["pictures"]
+
+
+def test_a_damaged_model_brings_nothing(tmp_path: Path) -> None:
+    one, model = collected(tmp_path / "one" / "pictures"), tmp_path / "model"
+    teach(folder(tmp_path / "photos", (0, 1), 12), model)
+    with temporary(tmp_path) as file:
+        pack(one, model, file)
+        entries = dict(read(file))
+    packed = bytearray(entries["model.rivals"])
+    packed[len(packed) // 2] ^= 1
+    here = Collection(tmp_path / "two" / "pictures")
+    for bad in (bytes(packed), b"PK", packed[:-9]):
+        changed = zipped({**entries, "model.rivals": bytes(bad)})
+        with pytest.raises(RivalsError, match=r"model\.rivals"):
+            unpack(here, tmp_path / "other", changed)
+    assert not (tmp_path / "other").exists()
+    assert not here.tasks
+
+
+def read(file: Any) -> list[tuple[str, bytes]]:
+    with zipfile.ZipFile(file) as archive:
+        return [(name, archive.read(name)) for name in archive.namelist()]
 
 
 PICTURE = shape("circle", 5)
@@ -90,7 +127,7 @@ def linked(info: zipfile.ZipInfo) -> None:
          "y.png is in 'new' twice"),
         ({"project.json": MANIFEST, GOOD: PICTURE, "pictures/shapes/a/y.png": PICTURE}, id,
          "'shapes' are collected here already"),
-        ({f"{number}/": b"" for number in range(22)}, id, "22 entries, more than"),
+        ({f"{number}/": b"" for number in range(23)}, id, "23 entries, more than"),
     ],
 )  # fmt: skip
 def test_projects_of_others_are_checked(
@@ -99,7 +136,7 @@ def test_projects_of_others_are_checked(
     collection = collected(tmp_path / "pictures", Limits(pictures=10))
     before = contents(tmp_path)
     with pytest.raises(RivalsError, match=found):
-        unpack(collection, zipped(entries, change))
+        unpack(collection, tmp_path / "model", zipped(entries, change))
     assert contents(tmp_path) == before
     assert [path.name for path in collection.folder.iterdir()] == ["shapes"]
     assert list(collection.tasks) == ["shapes"]
@@ -110,7 +147,7 @@ def test_a_project_has_the_limits_of_a_collection(tmp_path: Path, limits: Limits
     collection = collected(tmp_path, limits)
     entries = {f"pictures/new/cross/{n}.png": shape("cross", n) for n in range(2, 6)}
     with pytest.raises(RivalsError, match="limit"):
-        unpack(collection, zipped({"project.json": MANIFEST, **entries}))
+        unpack(collection, tmp_path / "model", zipped({"project.json": MANIFEST, **entries}))
     assert list(Collection(tmp_path).tasks) == ["shapes"]
 
 
@@ -118,20 +155,20 @@ def test_a_table_of_contents_is_not_read_before_its_size(tmp_path: Path) -> None
     """Damaged, commented, encrypted and lengthened zips; and one whose sizes are not true."""
     collection = Collection(tmp_path)
     good = zipped({"project.json": MANIFEST, GOOD: PICTURE}).getvalue()
-    assert unpack(Collection(tmp_path / "good"), io.BytesIO(good)) == ["new"]
+    assert unpack(Collection(tmp_path / "good"), tmp_path / "m", io.BytesIO(good)).tasks == ["new"]
     end = len(good) - 22
     wide = good[:end] + b"PK\6\7" + bytes(16) + good[end:]
     many = good[: end + 12] + (2**31).to_bytes(4, "little") + good[end + 16 :]
     for bad in (b"", good[:-1], good + b"x", good[:end], wide, many, b"PK\5\6" + bytes(18)):
         with pytest.raises(RivalsError, match="This is no project of rivals"):
-            unpack(collection, io.BytesIO(bad))
+            unpack(collection, tmp_path / "model", io.BytesIO(bad))
     place = good.index(b"PK\1\2")
     place = good.index(b"PK\1\2", place + 4)  # the picture in the table of contents
     for at, value in ((8, 1), (10, 12), (20, 2**31), (24, 5)):  # encrypted, bzip2, wrong sizes
         bad = bytearray(good)
         bad[place + at : place + at + 2] = (value & 0xFFFF).to_bytes(2, "little")
         with pytest.raises(RivalsError):
-            unpack(collection, io.BytesIO(bytes(bad)))
+            unpack(collection, tmp_path / "model", io.BytesIO(bytes(bad)))
     assert collection.tasks == {}
     assert most_bytes(Limits()) < 2**32  # a zip of 32 bits
     check_end(io.BytesIO(good), Limits())

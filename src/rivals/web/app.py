@@ -140,7 +140,7 @@ def make_app(service: Service) -> FastAPI:
     def project() -> Response:
         with one_project(projects), project_file.disk_in_words():
             out = project_file.temporary(service.folder)
-            project_file.pack(service.collection, service.model.name, out)
+            project_file.pack(service.collection, service.model, out)
             size = out.tell()
             out.seek(0)
         name = quote(f"{service.model.name}-project.zip")
@@ -159,9 +159,11 @@ def make_app(service: Service) -> FastAPI:
             project_file.temporary(service.folder) as file,
         ):
             await _body_to_disk(request, most, file)
-            tasks = await run_in_threadpool(project_file.unpack, service.collection, file)
-        found = [place for place in service.collection.places() if place[0] in tasks]
-        return {"tasks": tasks, "pictures": len(found)}
+            opened = await run_in_threadpool(
+                project_file.unpack, service.collection, service.model, file
+            )
+        found = [place for place in service.collection.places() if place[0] in opened.tasks]
+        return {**opened.to_dict(), "pictures": len(found)}
 
     # Train ---------------------------------------------------------------------------------------
 

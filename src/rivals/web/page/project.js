@@ -18,9 +18,9 @@ export class Project {
   }
 
   update() {
-    const { collected } = this.collect.state;
+    const { collected, tasks } = this.collect.state;
     this.sample.hidden = this.collect.current !== null;
-    this.download.hidden = !collected.some((task) => task.classes.some((each) => each.count));
+    this.download.hidden = !tasks.length && !collected.some((task) => task.classes.some((each) => each.count));
   }
 
   async attempt(what) {
@@ -41,9 +41,9 @@ export class Project {
   open(file) {
     return this.attempt(async () => {
       showMessage(this.status, t("project.sending"));
-      const { tasks, pictures } = await (await request("POST", "project", {}, file)).json();
+      const { tasks, pictures, model } = await (await request("POST", "project", {}, file)).json();
       if (tasks.length) this.collect.goTo(tasks.at(-1));
-      announce(t("project.opened", { n: pictures }));
+      announce(`${t("project.opened", { n: pictures })} ${model ? t("project.model") : t("project.noModel")}`);
     });
   }
 }
