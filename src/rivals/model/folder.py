@@ -19,7 +19,7 @@ import os
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -356,6 +356,7 @@ class ModelFolder:
             file, checksum, data = task_file.encode(tensors)
             write_bytes(place / file, data)
             others = MovedEdges(file, checksum, len(data))
+        check_different(written)
         units = tuple(rivals.units for rivals in network.rivals())
         content = replace(content, units=units, tasks=tuple(written), moved=others)
         self.lock.check_place()
@@ -413,6 +414,18 @@ def check_statistics(path: Path, task: str, kept: dict[str, Tensor]) -> None:
     """Refuse statistics that no pictures have."""
     if int(kept["counts"].min()) < 1 or float(kept["prior"]) < 0 or float(kept["scale"]) <= 0:
         raise damaged(path, f"the statistics of '{task}' are of no pictures")
+
+
+def check_different(tasks: Sequence[TaskFacts]) -> None:
+    """Refuse two tasks with one file: dropping one of them would take it from the other."""
+    seen: dict[str, str] = {}
+    for each in tasks:
+        if each.file in seen:
+            raise RivalsError(
+                f"The task '{each.name}' would be '{seen[each.file]}' again, the same in every "
+                "bit; give it other pictures, or drop that task first."
+            )
+        seen[each.file] = each.name
 
 
 def check_finite(task: str, tensors: dict[str, Tensor]) -> None:
