@@ -23,6 +23,7 @@ ROOMS = (
     "seeds",
     "settings",
     "answer",
+    "naming/frame_filter",  # one answer from several frames, without torch
     "edge",  # runs exported files, without torch
     "logs",  # where the numbers of a training go; torch only inside one of them
     "experiment/grid_state",  # what a comparison says of itself, without torch
