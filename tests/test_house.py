@@ -47,6 +47,7 @@ ROOMS = (
     "sklearn",  # bridges to other libraries, which only they import
     "avalanche",
     "web",
+    "watch",  # a stream of frames, and who is told of it; labels come in as the page's requests do
     "cli",
     "__main__",
 )
