@@ -1,6 +1,7 @@
 """Several frames of one thing: how much the filter of `Model.watch` gains over single pictures.
 
     python benchmarks/frames.py --out results/frames.csv [--on validation test] [--choose]
+    python benchmarks/frames.py --time
 
 One model learns the ten tasks of CIFAR-100 (the 150 pictures a class of the subset), closed form on
 the features of `small`. Nobody says which task a frame is of. Streams are made of pictures that
@@ -17,6 +18,9 @@ mean loss (nats) of the fifth frame of `task`, `class` and `still`, and of all o
 other values. Columns: after how many frames; percent of streams of which the task, and the class of
 the last frame, are right; and the confidence in that class among all classes, in percent.
 
+`--time` prints milliseconds of one thread, medians over 30: an answer of the filter, the naming of
+one frame alone, and one picture added to a class, which is learned and written.
+
 `one task` in the column `filter` knows that no frame is of another task than the first, and says of
 each frame its own class; it is what naming a task of several pictures reaches.
 """
@@ -25,8 +29,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import statistics
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,12 +171,40 @@ def loss(streams: Streams, chances: Chances) -> list[float]:
     return losses
 
 
+def print_times() -> None:
+    """Seconds of CPU and by the clock, interleaved."""
+    torch.set_num_threads(1)
+    data = load("cifar-100")
+    pictures = [np.asarray(data.test.images[number]) for number in range(30)]
+    with tempfile.TemporaryDirectory() as folder:
+        model, _ = learned(Path(folder) / "model", PICTURES)
+        label, watched = model.tasks[0].classes[0], model.watch(iter(pictures))
+        steps: dict[str, Callable[[NDArray[np.uint8]], object]] = {
+            "answer of the filter": lambda picture: next(watched),
+            "answer to one picture": model.predict,
+            "picture added": lambda picture: model.add_picture(picture, label),
+        }  # fmt: skip
+        spent: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
+        for picture in pictures:
+            for name, step in steps.items():
+                began = time.process_time(), time.perf_counter()
+                step(picture)
+                spent[name].append((time.process_time() - began[0], time.perf_counter() - began[1]))
+    for name, seconds in spent.items():
+        cpu, clock = (1000 * statistics.median(each) for each in zip(*seconds, strict=True))
+        print(f"{name:24} {cpu:6.1f} ms of CPU, {clock:6.1f} by the clock")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("runs/frames.csv"))
     parser.add_argument("--on", nargs="*", default=["validation", "test"])
     parser.add_argument("--choose", action="store_true", help="show the loss of other constants")
+    parser.add_argument("--time", action="store_true", help="measure how long things take instead")
     wanted = parser.parse_args()
+    if wanted.time:
+        print_times()
+        return
     rows = []
     for on in wanted.on:
         streams = make_streams(on)
