@@ -183,6 +183,7 @@ def print_times() -> None:
             "answer of the filter": lambda picture: next(watched),
             "answer to one picture": model.predict,
             "picture added": lambda picture: model.add_picture(picture, label),
+            "first answer after it": model.predict,
         }  # fmt: skip
         spent: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
         for picture in pictures:

@@ -20,6 +20,8 @@ from rivals.errors import RivalsError
 from rivals.io.pictures import to_pixels
 from rivals.model.checking import check
 from rivals.naming.frame_filter import CAMERA, Chances, Evidence, FrameFilter, difference, update
+from rivals.web.open_model import MOST_STREAMS, OpenModel
+from watched import png, shapes
 
 CLASSES = (("fruit", ("apple", "lemon")), ("tools", ("saw", "axe", "nail")))
 SIZES = [2, 3]
@@ -29,24 +31,11 @@ def logs(*shares: float) -> np.ndarray:
     return np.log(np.array(shares) / sum(shares))
 
 
-def shapes(seed: int, count: int = 15) -> tuple[np.ndarray, list[str]]:
-    """Noisy pictures of bars: upright, level, and none."""
-    chance = np.random.default_rng(seed)
-    images = chance.integers(0, 120, (3 * count, 48, 48, 3), dtype=np.uint8)
-    for number, image in enumerate(images):
-        place = int(chance.integers(8, 32))
-        if number % 3 == 0:
-            image[:, place : place + 8] = 240
-        elif number % 3 == 1:
-            image[place : place + 8] = 240
-    return images, ["upright", "level", "none"] * count
-
-
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of two tasks in closed form: bars, and colours."""
     model = rivals.Model(tmp_path_factory.mktemp("stream") / "model")
-    model.learn(shapes(0), "bars", new=0, ancestor="tiny")
+    model.learn(shapes(0, 15), "bars", new=0, ancestor="tiny")
     chance = np.random.default_rng(1)
     colours = chance.integers(0, 60, (20, 48, 48, 3), dtype=np.uint8)
     colours[::2, ..., 0] += 150
@@ -291,3 +280,22 @@ def test_what_cannot_be_added_is_refused(model: rivals.Model, tmp_path: Path) ->
     with pytest.raises(RivalsError, match="not kept as statistics"):
         trained.add_picture(small[0], "a")
     assert trained.predict(small[0]).task == "noise"
+
+
+# The page -----------------------------------------------------------------------------------------
+
+
+def test_frames_of_a_camera_of_the_page_answer_together(model: rivals.Model) -> None:
+    pytest.importorskip("fastapi", reason="fastapi is not installed: rivals[web]")
+    served = OpenModel(model.path)
+    images, labels = shapes(8, 5)
+    frames = [image for image, label in zip(images, labels, strict=True) if label == "level"]
+    wanted = [answer.confidence for answer in model.watch(frames, reject=0.05)]
+    found = [served.answer(png(image), "frame", None, 0.05, "camera 1") for image in frames]
+    assert [each["confidence"] for each in found] == pytest.approx(wanted, abs=1e-5)
+    alone = served.answer(png(frames[0]), "frame", None, 0.05)
+    other = served.answer(png(frames[0]), "frame", None, 0.05, "camera 2")
+    assert alone["confidence"] == pytest.approx(other["confidence"], abs=1e-5)
+    for number in range(100):  # whoever asks under many names takes no memory
+        served.answer(png(frames[0]), "frame", None, 0.05, f"many {number}")
+    assert len(served._streams) == MOST_STREAMS

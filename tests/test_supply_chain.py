@@ -13,7 +13,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 LOCKS = (
     "requirements-dev.lock", "requirements-cluster.lock", "requirements-timm.lock",
-    "requirements-bridges.lock",
+    "requirements-bridges.lock", "requirements-watch.lock",
 )  # fmt: skip
 HOLES = {  # the first version without the holes that were known when this was written
     "pillow": "10.3", "starlette": "0.49.1", "h11": "0.16", "jinja2": "3.1.6", "PyYAML": "5.4",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import configparser
 import errno
 import http.server
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -33,6 +37,7 @@ from rivals.watch.folder_source import FolderSource, stamp_of
 from rivals.watch.frame import Frame, Notices, Sighting
 from rivals.watch.watcher import Watcher
 from rivals.watch.webhook import WebhookSink
+from test_docs import parsed
 from watched import LABELS, Watched, png, put, shape, shapes, teach_shapes, until
 
 
@@ -522,3 +527,65 @@ def test_notices_are_said_once() -> None:
 def test_settled_is_longer_than_a_writer_pauses() -> None:
     assert folder_source.SETTLED >= 0.5
     assert len(shapes(0, 1)[0]) == 3
+
+
+# The page -----------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parent.parent / "docs" / "watch.md"
+
+
+def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those on folders, each as it stands there; brokers, videos and cameras have files of their
+    own. What does not end by itself is ended."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RIVALS_TOKEN", "a-token-of-sixteen-letters")
+    teach_shapes(tmp_path / "parts")
+    (tmp_path / "inbox").mkdir()
+    text = PAGE.read_text()
+    lines = [line for block in re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)
+             for line in block.splitlines()]  # fmt: skip
+    done = []
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if words[:3] != ["rivals", "watch", "inbox"] or "--mqtt" in words:
+            continue
+        put(tmp_path / "inbox", f"{len(done)}.png", "level", 1000 + len(done))
+        if "--once" in words:
+            assert run(*words[2:]) == 0
+        elif "--teach" in words:
+            watched = Watched("inbox", Path("parts"), *words[5:], "--port", "0")
+            watched.next()
+            (curl,) = [each for each in lines if each.startswith("curl ")]
+            port = httpx.URL(watched.labels_url).port
+            told = subprocess.run(["sh", "-c", curl.replace("8018", str(port))], timeout=30,
+                                  capture_output=True, text=True)  # fmt: skip
+            assert json.loads(told.stdout)["images"] == 46, told
+            assert watched.end() == 0
+        else:
+            hook = Hook()
+            added = ["--json"] if "--webhook" in words else []
+            words = [hook.url if word.startswith("http") else word for word in words]
+            watched = Watched("inbox", Path("parts"), *words[5:], *added)
+            found = watched.next()
+            assert watched.end() == 0
+            hook.end()
+            assert not added or found in hook.posts
+            assert set(found) == set(json.loads(re.findall(r"^\{.*\}$", text, re.M)[0]))
+        done.append(words)
+    assert len(done) == 4
+    assert len(list((tmp_path / "sorted" / "bars" / "level").iterdir())) >= 1
+    (piped,) = [line for line in lines if line.startswith("ls ")]
+    put(tmp_path / "inbox", "last.png", "level")
+    piped = piped.replace("rivals", f"{sys.executable} -m rivals")
+    answered = subprocess.run(["sh", "-c", piped], capture_output=True, text=True, timeout=60)
+    assert "level" in answered.stdout
+
+
+def test_the_unit_of_the_page_starts_a_command_that_is_there() -> None:
+    (unit,) = re.findall(r"^```ini\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    read = configparser.ConfigParser()
+    read.read_string(unit)
+    words = shlex.split(read["Service"]["ExecStart"])
+    assert words[0].endswith("/rivals")
+    assert parsed(words[1:])["mqtt"] == "localhost"
+    assert read["Service"]["Restart"] == "on-failure"  # it ends with 0 after SIGTERM
