@@ -42,6 +42,7 @@ RUN_FIRST = {  # pages whose commands are carried out before their Python, and w
 }
 EXPORTS = {  # pages, and what they need
     **RUN_FIRST, "python": ("onnxruntime", "onnxscript"), "avalanche": ("avalanche",),
+    "your-own-method": ("tensorboard",),
 }  # fmt: skip
 
 
@@ -124,7 +125,9 @@ def the_method_learns_and_resumes(found: dict[str, Any]) -> None:
     assert len(found["whole"].content["tasks"]) == 5
     finetune = prepare(resolve("digits", method="finetune"), Path("runs/finetune")).go()
     assert anchored["bti"] < finetune.content["summary"]["bti"] - 5
-    assert issubclass(methods["anchor"], found["Finetune"])
+    assert found["anchored"].content["method"].endswith(":Anchor")
+    for name in ("anchor", "twta"):
+        assert list(Path("mine", name, "log", "tensorboard").glob("events.*"))
     source = blocks(named("your-own-method"), "python")[0][1]
     assert len(source.splitlines()) < 70
 
@@ -213,7 +216,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
 def test_python_of_a_page_runs(page: Path, request: pytest.FixtureRequest) -> None:
     for module in EXPORTS.get(page.stem, ()):
         if find_spec(module) is None:
-            pytest.skip(f"{module} is not installed: rivals[export,c,avalanche]")
+            pytest.skip(f"{module} is not installed: rivals[export,c,avalanche,tensorboard]")
     if page.stem in RUN_FIRST:
         for words in commands(page):
             if words == ["run", "digits", "--out", "runs/mine"]:
@@ -306,8 +309,8 @@ def test_commands_with_a_network_of_your_own(capsys: pytest.CaptureFixture[str])
 def test_commands_with_a_method_of_your_own() -> None:
     page = named("your-own-method")
     save_modules(page)
-    for words in commands(page):
-        carry_out([*words, *SMALL])
+    for words in commands(page, "rivals run"):
+        carry_out(["run", *words[1:], *SMALL])
     config = Path("runs/anchor/config.yaml").read_text()
     assert "method: anchor:Anchor" in config
     assert "strength: 3.0" in config

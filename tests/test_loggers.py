@@ -124,6 +124,9 @@ def test_tasks_say_what_the_results_say(logged: Logged) -> None:
     assert float(last["accuracy_unknown"]) == pytest.approx(summary["accuracy"]["task_inferred"])
     assert float(last["forgetting"]) == pytest.approx(summary["forgetting"])
     assert float(last["bytes"]) == sum(summary["bytes"].values())
+    assert float(last["entropy"]) == pytest.approx(content["tasks"][-1]["entropy"][1])
+    assert float(last["winners_changed"]) == pytest.approx(content["tasks"][-1]["winners_changed"])
+    assert float(last["memory_mb"]) > 50
     pictures = sorted((results.folder / "log" / "images").iterdir())
     assert [int(path.stem.rpartition("-")[2]) for path in pictures] == [
         int(row["step"]) for row in rows
@@ -215,7 +218,7 @@ def test_steps_after_the_last_checkpoint_are_logged_once(logged: Logged, tmp_pat
     first = [value for kind, value in own.told if kind == "rewind"][1]
     assert 0 < first < len(before), "steps were logged that the checkpoint does not have"
     assert table(log / "steps.csv", "memory_mb") == table(whole / "steps.csv", "memory_mb")
-    assert table(log / "tasks.csv") == table(whole / "tasks.csv")
+    assert table(log / "tasks.csv", "memory_mb") == table(whole / "tasks.csv", "memory_mb")
     assert [path.name for path in sorted((log / "images").iterdir())] == [
         path.name for path in sorted((whole / "images").iterdir())
     ]

@@ -13,6 +13,7 @@ from rivals.experiment.run_names import run_name
 from rivals.experiment.run_settings import resolve
 from rivals.experiment.start import prepare
 from rivals.learn.callbacks import Callback
+from rivals.learn.method import Method, methods
 from rivals.learn.training_log import EVERY, TrainingLog
 from rivals.logs.open_loggers import FOLDER, LogTarget, open_loggers
 from rivals.registry import imports_allowed
@@ -59,7 +60,7 @@ class RunResults:
 
 def run(
     benchmark: str | Stream,
-    method: str = "twta",
+    method: str | type[Method] = "twta",
     *,
     preset: str = "default",
     seed: int = 0,
@@ -80,7 +81,8 @@ def run(
     Args:
         benchmark: A name (`rivals.benchmarks` lists them), `folder:PATH`, `module:name`, or a
             `rivals.Stream`.
-        method: A name (`rivals.methods` lists them), or `module:name`.
+        method: A name (`rivals.methods` lists them), `module:name`, or a subclass of
+            `rivals.Method`.
         preset: The recipe of the benchmark.
         seed: All randomness comes from it.
         settings: Changes by name, such as {"epochs": 5, "competition.share": 0.2}.
@@ -103,7 +105,7 @@ def run(
     2
     """
     own = benchmark if isinstance(benchmark, Stream) else None
-    name = own.name if own is not None else str(benchmark)
+    name, method = own.name if own is not None else str(benchmark), methods.named(method)
     with imports_allowed([name, method, *(settings or {}).values()]):
         chosen = resolve(name, method, preset, seed, dict(settings or {}), threads, device, own)
         if out is not None:
