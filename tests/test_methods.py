@@ -376,7 +376,7 @@ def test_a_class_is_a_method_by_itself(tmp_path):
         assert plain.matrix == results.matrix
     finally:
         methods._entries.pop(methods.named(Patient))
-    with pytest.raises(RivalsError, match="type int, but a name or a subclass of rivals.Method"):
+    with pytest.raises(RivalsError, match=r"type int, but a name or a subclass of rivals\.Method"):
         rivals.run("digits", method=3)
     with pytest.raises(RivalsError, match="a process of its own, which finds a method of yours as"):
         rivals.compare("digits", [Patient], out=tmp_path / "grid")
