@@ -21,6 +21,7 @@ import pytest
 import torch
 import typer
 
+import rivals
 from rivals.cli.main import app, main
 from rivals.errors import RivalsError
 from rivals.experiment.grid.grid_file import from_file, from_words
@@ -396,6 +397,11 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     report = (tmp_path / "site" / "report" / "index.html").read_text()
     assert "<code>src/rivals/experiment/report/paper.yaml</code>" in report
     assert 'href="../src' not in report
+    reference = (tmp_path / "site" / "api" / "index.html").read_text()
+    for name in rivals.__all__:
+        assert f'id="rivals.{name}"' in reference or f"<code>rivals.{name}</code>" in reference, name
+    assert "<blockquote>" not in reference, "examples are code"
+    assert reference.count("&gt;&gt;&gt; </span>") > 100
 
 
 def test_every_promise_names_tests_that_are_there() -> None:
