@@ -191,6 +191,19 @@ def test_other_content_is_refused(pushed: LocalHub, tmp_path: Path) -> None:
     refuse(pushed, tmp_path, r"The model ann/parts is damaged")
 
 
+def test_a_path_that_leads_out_is_refused(pushed: LocalHub, tmp_path: Path) -> None:
+    """model.json is whole, and names files elsewhere; none of them is asked for."""
+    files = pushed.files("ann/parts")
+    name = next(each for each in files if each.startswith("tasks/")).removeprefix("tasks/")
+    for path in ("../up", "../../../up", "/up", "a\\\\up"):
+        content = files["model.json"].replace(name.encode(), path.encode())
+        pushed.put("ann/parts", {"model.json": content, path: b"", f"tasks/{path}": b""})
+        pushed.sent = 0
+        refuse(pushed, tmp_path, "The model ann/parts is damaged")
+        assert pushed.sent <= len(content)
+    assert not (tmp_path / "up").exists()
+
+
 def test_more_than_was_stated_is_not_fetched(pushed: LocalHub, tmp_path: Path) -> None:
     files = pushed.files("ann/parts")
     name = next(each for each in sorted(files) if each.startswith("tasks/"))
