@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from rivals.errors import RivalsError
 from rivals.experiment.run_names import run_name
 from rivals.experiment.run_settings import resolve
 from rivals.experiment.start import prepare
@@ -104,6 +105,12 @@ def run(
     >>> len(results.matrix)
     2
     """
+    if not isinstance(benchmark, str | Stream):
+        raise RivalsError(
+            f"The benchmark is of type {type(benchmark).__name__}, but a name or a rivals.Stream "
+            "was expected; make one of your data, such as rivals.Stream.by_classes(data, "
+            "classes_per_task=2)."
+        )
     own = benchmark if isinstance(benchmark, Stream) else None
     name, method = own.name if own is not None else str(benchmark), methods.named(method)
     with imports_allowed([name, method, *(settings or {}).values()]):
