@@ -134,8 +134,7 @@ def test_tasks_say_what_the_results_say(logged: Logged) -> None:
     winners = [unit for layer in content["tasks"][0]["winners"] for unit in layer]
     with Image.open(pictures[-1]) as picture:
         pixels = np.asarray(picture)
-    side = pixels.shape[0] // 2  # two tasks
-    assert (pixels[side // 2, side // 2] == PALETTE[winners[0]]).all()
+    assert (pixels[pixels.shape[0] // 4, 5] == PALETTE[winners[0]]).all()  # of two tasks
 
 
 def test_a_logger_of_ones_own_hears_everything(logged: Logged) -> None:
@@ -160,7 +159,10 @@ def test_a_picture_of_winners() -> None:
     assert (picture[5, 55] < PALETTE[1]).any(), "unit 11 is a darker 1"
     many = winner_picture([[[0] * 5000]] * 300)
     assert many is not None
-    assert many.shape == (200, 5000, 3)
+    assert many.shape == (400, 5000, 3)
+    flat = winner_picture([[[0] * 40]])
+    assert flat is not None
+    assert flat.shape == (100, 400, 3), "a quarter as high as wide"
 
 
 @pytest.mark.skipif(not HAS_TENSORBOARD, reason="tensorboard is not installed: rivals[tensorboard]")

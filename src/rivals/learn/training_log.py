@@ -31,6 +31,7 @@ FEWEST = 50  # steps of a task that are logged, as far as it has so many
 FLUSH_SECONDS = 2.0  # so that others can watch
 NOT_SETTINGS = ("format", "data", "versions", "sha256")  # of config.yaml
 CELL, LARGEST_SIDE, MOST_TASKS = 10, 1600, 200  # of a picture of winners
+FLATTEST = 4  # times as wide as high, so that few tasks can be seen, too
 PALETTE = np.array(
     [
         (31, 119, 180), (255, 127, 14), (44, 160, 44), (214, 39, 40), (148, 103, 189),
@@ -186,7 +187,8 @@ def winner_picture(tasks: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.uint8
             cells[row, start : start + len(layer)] = shades.astype(np.uint8)
             start += len(layer) + 1
     side = max(1, min(CELL, LARGEST_SIDE // max(wide, high)))
-    return cells.repeat(side, axis=0).repeat(side, axis=1)
+    tall = max(side, min(LARGEST_SIDE, wide * side) // (FLATTEST * high))
+    return cells.repeat(tall, axis=0).repeat(side, axis=1)
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
