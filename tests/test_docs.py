@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -405,6 +406,9 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert f'id="rivals.{name}"' in reference or f"<code>rivals.{name}</code>" in reference, (
             name
         )
+    found = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text())["docs"]
+    places = {each["location"] for each in found}
+    assert {"share/#two-models-in-one", "api/#rivals.Model.join", "sounds/"} <= places
     assert "<blockquote>" not in reference, "examples are code"
     assert reference.count("&gt;&gt;&gt; </span>") > 100
 

@@ -18,7 +18,7 @@ NEEDS = {
 }
 APART = ("learning_device",)  # it bounds the memory of its process, so it gets one of its own
 PRINTS = {  # what the last lines of each must say
-    "compare_methods": r"twta +9\d\.\d ± [\d.]+ % over 2 seeds\nfinetune +[678]\d",
+    "compare_methods": r"twta +9\d\.\d ± +[\d.]+ % right, +0\.0 points .*\nfinetune +[678]\d",
     "learning_device": r"(?s)the same to the last bit.*tasks: low, high$",
     "own_method": r"finetune +[678]\d.*, +\d\d\.\d points.*\nrehearsal +9.*\ntwta +9.* 0\.0 points",
     "own_network": r"The ticket of task 0-1 has 2,762 weights and answers \('0', '1'\)",
