@@ -63,7 +63,7 @@ export default {
   "class.add": "Klasse hinzufügen",
   "class.add.button": "Hinzufügen",
   "class.add.label": "Name einer neuen Klasse",
-  "class.placeholder": "zum Beispiel: Kreis",
+  "class.placeholder": "z. B. Kreis",
   "class.taken": "Die Klasse '{name}' gibt es schon; wähle einen anderen Namen.",
   "class.files": "Dateien",
   "class.draw": "Zeichnen",
@@ -100,7 +100,7 @@ export default {
 
   "train.title": "Trainieren",
   "train.start": "Trainieren",
-  "train.again": "Weiter trainieren",
+  "train.again": "Erneut trainieren",
   "train.minutes": "Zeitgrenze in Minuten",
   "train.unlimited": "keine",
   "train.queue": "Wartende Trainings",
