@@ -19,6 +19,7 @@ from rivals.learn.trainer import Trainer
 from rivals.streams.task import Task
 
 EVERY = 0.25  # seconds between two events of steps
+MOST_UNITS = 8192  # of a network whose posteriors are told
 MOST_CLASSES = 50  # of a confusion matrix
 MOST_MISTAKES = 60  # pictures that are named
 Event = dict[str, Any]
@@ -106,16 +107,25 @@ def network_of(trainer: Trainer) -> Any:
 
 
 def leaders(trainer: Trainer) -> dict[str, Any]:
-    """The unit that leads in every block, layer by layer, and its mean posterior."""
-    leading, confidence, task = [], [], trainer.task.name
-    for rivals in network_of(trainer).rivals_of(task):
-        posterior = rivals.posteriors.get(task)
-        if posterior is None:
+    """The unit that leads in every block, layer by layer, and its mean posterior.
+
+    While units compete, also the posterior of every unit in whole percents, by layer and block.
+    """
+    leading, confidence, percents, task = [], [], [], trainer.task.name
+    layers = network_of(trainer).rivals_of(task)
+    for rivals in layers:
+        log_posterior = rivals.posteriors.get(task)
+        if log_posterior is None:
             leading.append(rivals.winners[task].tolist())
             confidence.append(1.0)
             continue
-        best = torch.softmax(posterior.detach(), 1).max(1)
-        units = rivals.contenders[task].gather(1, best.indices.unsqueeze(1))
-        leading.append(units.squeeze(1).tolist())
+        posterior = torch.softmax(log_posterior.detach(), 1)  # (blocks, contenders)
+        best, units = posterior.max(1), rivals.contenders[task]
+        leading.append(units.gather(1, best.indices.unsqueeze(1)).squeeze(1).tolist())
         confidence.append(round(float(best.values.mean()), 4))
-    return {"winners": leading, "confidence": confidence}
+        every = posterior.new_zeros(rivals.blocks, rivals.units).scatter(1, units, posterior)
+        percents.append((100 * every).round().int().tolist())
+    told: dict[str, Any] = {"winners": leading, "confidence": confidence}
+    if percents and sum(each.blocks * each.units for each in layers) <= MOST_UNITS:
+        told["posteriors"] = percents
+    return told
