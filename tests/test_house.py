@@ -23,6 +23,7 @@ ROOMS = (
     "seeds",
     "settings",
     "answer",
+    "naming/frame_filter",  # one answer from several frames, without torch
     "edge",  # runs exported files, without torch
     "logs",  # where the numbers of a training go; torch only inside one of them
     "experiment/grid_state",  # what a comparison says of itself, without torch
@@ -46,6 +47,7 @@ ROOMS = (
     "sklearn",  # bridges to other libraries, which only they import
     "avalanche",
     "web",
+    "watch",  # a stream of frames, and who is told of it; labels come in as the page's requests do
     "cli",
     "__main__",
 )
