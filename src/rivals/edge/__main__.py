@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from rivals.edge.command import main
+from rivals.edge.command import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -47,6 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
 
 
+def run() -> None:
+    """What the script `rivals-edge` calls."""
+    sys.exit(main())
+
+
 VERBS = ("learn", "predict", "test", "drop", "info")
 
 
