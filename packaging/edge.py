@@ -2,8 +2,8 @@
 
 python packaging/edge.py DIR     builds it into DIR
 
-It has the modules of rivals.edge and those that they import, so none is listed here; version, licence
-and dependencies are those of the whole package. Both packages have the folder `rivals`: install one.
+It has the modules of rivals.edge and those that they import, so none is listed here. Version,
+licence and dependencies are those of the whole package. Both have the folder `rivals`: install one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "rivals"

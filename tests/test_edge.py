@@ -24,8 +24,7 @@ from PIL import Image
 import room
 from rivals import edge
 from rivals.cli.main import main
-from rivals.edge import command
-from rivals.edge import runtime_onnx
+from rivals.edge import command, runtime_onnx
 from rivals.edge.artefact_files import check_export
 from rivals.edge.card import read_card
 from rivals.edge.onnx_file import INNER, REFUSED, onnx_card
