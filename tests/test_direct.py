@@ -25,7 +25,8 @@ from rivals.learn.trainer import Trainer
 from rivals.learn.twta import TWTASettings
 from rivals.model import task_file
 from rivals.model.checking import check
-from rivals.model.folder import ModelFolder, write_lock
+from rivals.model.folder import ModelFolder
+from rivals.model.folder_writing import write_lock
 from rivals.model.frozen_features import FrozenFeatures
 from rivals.model.learn_options import LearnOptions
 from rivals.model.learning import LearningSession

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from rivals.ancestors import NO_ANCESTOR, SHIPPED
-from rivals.ancestors.ancestor import PREPARED
+from rivals.ancestors.shipped_file import PREPARED
 from rivals.ancestors.ticket_weights import BodyWeights, of_network, of_ticket, recognise
 from rivals.deploy.test_pictures import at_random
 from rivals.errors import RivalsError

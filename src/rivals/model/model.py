@@ -390,15 +390,15 @@ class Model:
             source, model.description.input_shape, repeats=True, fewest=1
         )
         truth = [pictures.classes[label] for label in pictures.labels.tolist()]
-        answers = self._all_answers(pictures.images.numpy(), task)
+        answers = self._all_answers(pictures.images, task)
         found = [answer.label for answer in answers]
         given, homes = None, {known[label] for label in source.classes}
         if task is None and len(homes) == 1:
-            with_task = self._all_answers(pictures.images.numpy(), homes.pop())
+            with_task = self._all_answers(pictures.images, homes.pop())
             right = sum(a.label == t for a, t in zip(with_task, truth, strict=True))
             given = 100 * right / len(truth)
         left_out = [each.path for each in pictures.left_out]
-        wrong = find_mistakes(pictures.items, pictures.images.numpy(), truth, answers)
+        wrong = find_mistakes(pictures.items, pictures.images, truth, answers)
         return report(truth, found, task or "", given, left_out, wrong)
 
     def _all_answers(self, images: NDArray[np.uint8], task: str | None) -> list[Answer]:
