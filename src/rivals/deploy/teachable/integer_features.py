@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from rivals.deploy.teachable.feature_layers import IMAGE, FeatureStep
 from rivals.deploy.teachable.calibrated_body import BATCH, CalibratedBody, limited
+from rivals.deploy.teachable.feature_layers import IMAGE, FeatureStep
 from rivals.errors import RivalsError
 
 WEIGHT, ACTIVATION, FACTOR = 127, 255, 2**15 - 1  # the largest numbers that are stored

@@ -16,7 +16,7 @@ from rivals.deploy.teachable.feature_layers import IMAGE
 from rivals.deploy.teachable.integer_features import IntegerFeatures
 
 HEADER = """\
-/* Sizes of the ancestor '{name}' for images of {channels} x {height} x {width}. Written by rivals. */
+/* Sizes of the ancestor '{name}' for images of {channels} x {height} x {width}. */
 #ifndef NETWORK_H
 #define NETWORK_H
 

@@ -64,8 +64,8 @@ const uint32_t teach_initial_count = {count};
 README = """\
 # A device that learns
 
-C99 without a heap: the ancestor `{ancestor}` for pictures of {channels} × {height} × {width} bytes, channel by
-channel and row by row. It starts with {known}.
+C99 without a heap: the ancestor `{ancestor}` for pictures of {channels} × {height} × {width} bytes,
+channel by channel and row by row. It starts with {known}.
 
 ```c
 #include "teach.h"
@@ -80,9 +80,9 @@ teach_status status = teach_predict(&state, image, sizeof image, NULL, &answer);
 puts(status == TEACH_OK ? answer.found->name : teach_message(status));
 ```
 
-A firmware takes `teach.c`, `features.c`, `initial.c` and `network_int8.c`, with their headers; Linux may
-take `network_float.c` and `-DTEACH_FLOAT`. `make && ./teach` runs the example, `make int8`, `make cortex-m4`
-and `make aarch64` build it for others, `make size` measures.
+A firmware takes `teach.c`, `features.c`, `initial.c` and `network_int8.c`, with their headers;
+Linux may take `network_float.c` and `-DTEACH_FLOAT`. `make && ./teach` runs the example,
+`make int8`, `make cortex-m4` and `make aarch64` build it for others, `make size` measures.
 
 {sizes}
 """

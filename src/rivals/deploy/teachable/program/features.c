@@ -48,27 +48,38 @@ static void gather(const layer *step, const uint8_t *image, int top, int left) {
 }
 
 #ifdef TEACH_DSP
-/* The same sum, four products at a time: a Cortex-M4 multiplies two pairs in one instruction. */
-static teach_sum product(const teach_weight *weights, int count) {
-    teach_sum sum = 0;
-    int i = 0;
-    for (; i + 4 <= count; i += 4) {
-        uint32_t four, low, high;
-        int16x2_t even, odd;
-        memcpy(&four, weights + i, sizeof four);
-        memcpy(&low, patch + i, sizeof low);
-        memcpy(&high, patch + i + 2, sizeof high);
-        even = __sxtb16((int8x4_t)four);                           /* weights 0 and 2 */
-        odd = __sxtb16((int8x4_t)(four >> 8));                     /* weights 1 and 3 */
-        sum = __smlad((int16x2_t)((low & 0xFFFFu) | (high << 16)), even, sum);
-        sum = __smlad((int16x2_t)((low >> 16) | (high & 0xFFFF0000u)), odd, sum);
+/* A Cortex-M4 multiplies two pairs at once. Of four bytes it takes the even and the odd ones apart,
+   so the patch is brought into this order once, and read for every output. */
+static void arrange(int count) {
+    for (int i = 0; i + 4 <= count; i += 4) {
+        const teach_term second = patch[i + 1];
+        patch[i + 1] = patch[i + 2];
+        patch[i + 2] = second;
     }
-    for (; i < count; ++i) {
-        sum += (teach_sum)weights[i] * patch[i];
+}
+
+static teach_sum product(const teach_weight *weights, int count) {
+    const teach_term *terms = patch;
+    teach_sum sum = 0;
+    for (; count >= 4; count -= 4, weights += 4, terms += 4) {
+        uint32_t bytes;
+        int16x2_t even, odd;
+        memcpy(&bytes, weights, sizeof bytes);
+        memcpy(&even, terms, sizeof even);
+        memcpy(&odd, terms + 2, sizeof odd);
+        sum = __smlad(even, __sxtb16((int8x4_t)bytes), sum);
+        sum = __smlad(odd, __sxtb16((int8x4_t)(bytes >> 8 | bytes << 24)), sum);
+    }
+    for (; count > 0; --count) {
+        sum += (teach_sum)*weights++ * *terms++;
     }
     return sum;
 }
 #else
+static void arrange(int count) {
+    (void)count;
+}
+
 static teach_sum product(const teach_weight *weights, int count) {
     teach_sum sum = 0;
     for (int i = 0; i < count; ++i) {
@@ -107,6 +118,7 @@ static void carry_out(const layer *step, const uint8_t *image) {
                 const int x = column * step->pool + corner % step->pool;
                 gather(step, image, y * step->stride - step->padding,
                        x * step->stride - step->padding);
+                arrange(count);
                 for (int i = 0; i < step->outputs; ++i) {
                     const teach_sum sum = product(step->weights + (size_t)i * count, count) +
                                           step->bias[i];

@@ -1,6 +1,7 @@
 /* A clock for measuring. On a Cortex-M it is SysTick, which counts the processor's cycles; qemu has
-   none, and with -icount shift=0 each of its ticks stands for 40 instructions. Elsewhere clock(). */
-#if defined(__ARM_ARCH_7EM__)
+   none, and with -icount shift=0 each of its ticks stands for 40 instructions. Elsewhere clock().
+   Only -DTEACH_TICKS asks for it: qemu-arm emulates a processor without SysTick. */
+#if defined(__ARM_ARCH_7EM__) && defined(TEACH_TICKS)
 #include <stdint.h>
 
 #define SYSTICK ((volatile uint32_t *)0xE000E010u) /* control, reload, value */
