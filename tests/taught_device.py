@@ -1,4 +1,4 @@
-"""Lessons for a device that learns by itself, as the example program reads them, and its answers."""
+"""Lessons for a device that learns by itself, as its example program reads them; its answers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def say(
     place.mkdir(exist_ok=True)
     done = subprocess.run(
         [str(word) for word in program], input=b"".join(line.sent for line in lines),
-        capture_output=True, cwd=place, timeout=timeout,
+        capture_output=True, cwd=place, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr == b""

@@ -20,26 +20,26 @@ def dead_leaves(count: int, shape: tuple[int, int, int], seed: int = 0) -> Tenso
     """(count, *shape) uint8, the same on every machine."""
     channels, height, width = shape
     chance = np.random.default_rng(seed)
-    down, across = np.mgrid[: 2 * height, : 2 * width]  # twice as fine, so that edges are soft
     pictures = np.empty((count, *shape), np.uint8)
     for picture in pictures:
-        fine = np.empty((2 * height, 2 * width, channels))
+        fine = np.empty((2 * height, 2 * width, channels))  # twice as fine: edges are soft
         fine[:] = chance.integers(0, 256, channels)
         for radius in 2 * LARGEST * min(height, width) * chance.power(0.35, LEAVES):
-            _leaf(fine, down, across, max(2.0, radius), chance)
+            _leaf(fine, max(2.0, radius), chance)
         soft = fine.reshape(height, 2, width, 2, channels).mean((1, 3))
         picture[:] = soft.transpose(2, 0, 1).round()
     return torch.from_numpy(pictures)
 
 
-def _leaf(
-    picture: NDArray[np.float64], down: NDArray[np.int64], across: NDArray[np.int64],
-    radius: float, chance: np.random.Generator,
-) -> None:  # fmt: skip
+def _leaf(picture: NDArray[np.float64], radius: float, chance: np.random.Generator) -> None:
     """Cover a part of a picture with a shaded disc."""
     y, x = chance.random(2) * picture.shape[:2]
-    inside = (down - y) ** 2 + (across - x) ** 2 < radius * radius
+    top, left = (max(0, int(middle - radius)) for middle in (y, x))
+    part = picture[top : int(y + radius) + 1, left : int(x + radius) + 1]
+    down, across = np.mgrid[: part.shape[0], : part.shape[1]]
+    down, across = down + top - y, across + left - x
+    inside = down**2 + across**2 < radius * radius
     colour = chance.normal(chance.integers(0, 256), CONTRAST, picture.shape[2])
     angle, strength = 2 * np.pi * chance.random(), SHADE * chance.random() / radius
-    slope = (across[inside] - x) * np.cos(angle) + (down[inside] - y) * np.sin(angle)
-    picture[inside] = np.clip(colour + strength * slope[:, None], 0, 255)
+    slope = across[inside] * np.cos(angle) + down[inside] * np.sin(angle)
+    part[inside] = np.clip(colour + strength * slope[:, None], 0, 255)

@@ -49,7 +49,8 @@ class IntegerStep:
         values = sums.long() * self.multiplier.view(-1, 1, 1)
         if plain.added is not None:
             values = values + outputs[plain.added] * self.added_multiplier
-        return (values.clamp(min=0) + 2 ** (self.shift - 1) >> self.shift).clamp(max=ACTIVATION)
+        rounded: Tensor = values.clamp(min=0) + 2 ** (self.shift - 1) >> self.shift
+        return rounded.clamp(max=ACTIVATION)
 
 
 class IntegerFeatures:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +98,7 @@ def network_header(body: CalibratedBody, whole: IntegerFeatures, initial: int) -
 
 def integer_source(body: CalibratedBody, whole: IntegerFeatures) -> str:
     """The numbers of integer_features.py; shorter where the types of layers.h are shorter."""
-    arrays = []
+    arrays: list[Array] = []
     for number, step in enumerate(whole.steps):
         arrays += [
             ("int8_t", f"weights{number}", output_major(step.weight).astype(np.int8)),
@@ -117,7 +118,7 @@ def integer_source(body: CalibratedBody, whole: IntegerFeatures) -> str:
 
 
 def float_source(body: CalibratedBody) -> str:
-    arrays = []
+    arrays: list[Array] = []
     for number, step in enumerate(body.steps):
         arrays += [
             ("float", f"weights{number}", output_major(step.weight).astype(np.float32)),
@@ -132,7 +133,7 @@ def float_source(body: CalibratedBody) -> str:
     return _source(body, "floating point", arrays, ["NULL, 0, 0"] * len(body.steps))
 
 
-Array = tuple[str, str, NDArray[np.generic]]
+Array = tuple[str, str, NDArray[Any]]
 
 
 def _source(body: CalibratedBody, kind: str, arrays: list[Array], tails: Sequence[str]) -> str:

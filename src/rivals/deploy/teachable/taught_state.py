@@ -34,7 +34,8 @@ class TaughtClass:
     @property
     def mean(self) -> Features:
         """Rounded, half away from zero."""
-        return np.sign(self.sums) * ((np.abs(self.sums) + self.count // 2) // self.count)
+        size = (np.abs(self.sums) + self.count // 2) // self.count
+        return np.asarray(np.sign(self.sums) * size)
 
 
 @dataclass
