@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from rivals.deploy.teachable.spoken_device import Line
 from rivals.deploy.teachable.taught_state import TaughtState
 from rivals.streams.digits import load
 
@@ -28,19 +27,6 @@ def pictures(label: int, count: int, first: int = 0) -> torch.Tensor:
     return large.expand(-1, 3, -1, -1).contiguous()
 
 
-@dataclass(frozen=True)
-class Line:
-    """A command, with the picture that follows it."""
-
-    words: tuple[str, ...]
-    picture: torch.Tensor | None = None
-
-    @property
-    def sent(self) -> bytes:
-        data = b"" if self.picture is None else self.picture.numpy().tobytes()
-        return "\t".join(self.words).encode() + b"\n" + data
-
-
 def lessons(task: str, labels: Sequence[int], count: int) -> list[Line]:
     """Pictures of all classes in turns."""
     return [
@@ -53,20 +39,6 @@ def lessons(task: str, labels: Sequence[int], count: int) -> list[Line]:
 def questions(labels: Sequence[int], count: int, task: str | None = None) -> list[Line]:
     words = ("predict",) if task is None else ("predict", task)
     return [Line(words, each) for label in labels for each in pictures(label, count, 100)]
-
-
-def say(
-    program: Sequence[Any], lines: Sequence[Line], place: Path, timeout: int = 120
-) -> list[str]:
-    """What a program answers, line by line; `place` is where its flash lies."""
-    place.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [str(word) for word in program], input=b"".join(line.sent for line in lines),
-        capture_output=True, cwd=place, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stderr == b""
-    return done.stdout.decode().splitlines()
 
 
 class PythonDevice:

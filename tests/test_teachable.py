@@ -27,20 +27,19 @@ from rivals.deploy.teachable.compiled_features import CompiledFeatures
 from rivals.deploy.teachable.dead_leaves import dead_leaves
 from rivals.deploy.teachable.feature_layers import feature_steps, outputs_of
 from rivals.deploy.teachable.integer_features import IntegerFeatures
+from rivals.deploy.teachable.spoken_device import Line, say, ticks
 from rivals.deploy.teachable.taught_state import TaughtState
 from rivals.deploy.teachable.teachable_export import export_teachable
 from rivals.deploy.teachable.teachable_source import of_ancestor, of_model, pictures_of
 from rivals.errors import RivalsError
 from taught_device import (
     SIDE,
-    Line,
     PythonDevice,
     accuracy,
     ids,
     lessons,
     pictures,
     questions,
-    say,
 )
 
 SHAPE = (3, SIDE, SIDE)
@@ -374,12 +373,9 @@ def test_learning_costs_what_an_answer_costs(copied, tmp_path, capsys) -> None:
     folder = build(copied, "cortex-m4", CFLAGS="-O2 -DTEACH_TICKS")
     command = [*BOARD[:-1], "-icount", "shift=0", "-kernel", folder / "teach-cortex-m4.elf"]
     told = say(command, [*lessons("odd", (1, 3), 2), *questions((1, 3), 1)], tmp_path / "flash")
-    counted = {"learn": [], "predict": []}
-    for line in told:
-        if line.startswith("ticks\t"):
-            _, verb, number = line.split("\t")
-            counted[verb].append(TICK * int(number))
-    learned, answered = (float(np.median(counted[verb])) for verb in ("learn", "predict"))
+    learned, answered = (
+        TICK * float(np.median(ticks(told, verb))) for verb in ("learn", "predict")
+    )
     with capsys.disabled():
         print(f"\n{learned:,.0f} instructions a learned picture, {answered:,.0f} an answer")
     assert 1e6 < learned <= 1.2 * answered
@@ -400,3 +396,24 @@ def test_fits_a_microcontroller(copied) -> None:
     sizes = json.loads((folder / "card.json").read_text())["sizes"]
     assert sizes == {"flash": text + data, "ram": data + bss}
     assert f"{sizes['flash']:,}" in (folder / "README.md").read_text()
+
+
+@pytest.mark.device
+def test_rows_of_the_bench() -> None:
+    from rivals.experiment.bench.bench_teachable import c_rows
+
+    need("cc", "make", "arm-none-eabi-gcc", "qemu-system-arm")
+    lessons = [
+        (name, [f"digit {label}" for label in labels], torch.cat([pictures(n, 4) for n in labels]),
+         torch.arange(2).repeat_interleave(4), torch.cat([pictures(n, 3, 100) for n in labels]),
+         torch.arange(2).repeat_interleave(3))
+        for name, labels in (("first", (0, 1)), ("second", (3, 6)))
+    ]  # fmt: skip
+    found = {row.name: row for row in c_rows(lessons)}
+    assert found["edge-flash-c-int8"].met
+    assert found["edge-memory-c-int8"].met
+    assert found["edge-learn-per-answer-c-int8"].met
+    for who in ("c-float", "c-int8"):
+        assert found[f"edge-accuracy-after-1-{who}"].value > 60
+        assert found[f"edge-accuracy-after-2-{who}"].how.startswith("12 test pictures")
+        assert 0 < found[f"edge-learn-seconds-{who}"].value < 60
