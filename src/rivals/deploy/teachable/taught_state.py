@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rivals.deploy.teachable.calibrated_body import UNIT
 from rivals.errors import RivalsError
 
-NAME, MOST, PAGE = 32, 65535, 256  # as in teach.h
+NAME, MOST, PAGE = 64, 65535, 256  # as in teach.h
 MAGIC, FORMAT = 0x54564952, 1
 Features = NDArray[np.int64]  # (d,)
 

@@ -12,7 +12,7 @@ const char *teach_message(teach_status status) {
         "The class has as many images as it can have; forget it and learn it anew.",
         "There is no such task or class.",
         "Nothing is learned yet; learn a class first.",
-        "A name has 1 to 31 bytes; use a shorter one.",
+        "A name has 1 to 63 bytes; use a shorter one.",
         "The image does not have the size that the network looks at.",
         "Nothing is saved here.",
         "What is saved here is damaged.",

@@ -14,7 +14,7 @@
 
 /* Bytes of an image: channel by channel, row by row. */
 #define TEACH_PIXELS (TEACH_CHANNELS * TEACH_HEIGHT * TEACH_WIDTH)
-#define TEACH_NAME 32     /* bytes of a name in UTF-8, with the zero at its end */
+#define TEACH_NAME 64     /* bytes of a name in UTF-8, with the zero at its end */
 #define TEACH_MOST 65535u /* images that a class is learned from, at most */
 #define TEACH_PAGE 256    /* bytes that are written to flash at once */
 
