@@ -31,6 +31,7 @@ from rivals.deploy.teachable.spoken_device import Line, say, ticks
 from rivals.deploy.teachable.taught_state import TaughtState
 from rivals.deploy.teachable.teachable_export import export_teachable
 from rivals.deploy.teachable.teachable_source import of_ancestor, of_model, pictures_of
+from rivals.edge.artefact_files import check_export
 from rivals.errors import RivalsError
 from taught_device import (
     SIDE,
@@ -243,6 +244,18 @@ def test_no_heap_and_few_foreign_names(flags, folder, tmp_path) -> None:
                        "_GLOBAL_OFFSET_TABLE_", "__stack_chk_fail"}  # fmt: skip
     ours = set(re.findall(r"^\w+ [A-Z] (\w+)$", symbols, re.MULTILINE))
     assert all(name.startswith(("teach_", "network_")) for name in ours)
+
+
+def test_a_folder_is_checked_and_not_taken_for_a_ticket(copied, refused) -> None:
+    told = check_export(copied)
+    assert told[0].startswith("A device that learns, in C, of 2,7")
+    assert "Python does not run" in refused("predict", "a.png", "--model", copied, "--run-native")
+    (copied / "layers.h").write_text((copied / "layers.h").read_text() + "\n")
+    with pytest.raises(RivalsError, match="was altered"):
+        check_export(copied)
+    (copied / "layers.h").unlink()
+    with pytest.raises(RivalsError, match=r"holds no layers\.h"):
+        check_export(copied)
 
 
 # From a model -------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from rivals.deploy.teachable.network_text import (
 )
 from rivals.deploy.teachable.taught_state import TaughtState
 from rivals.deploy.teachable.teachable_source import TeachableSource, of_ancestor, of_model
+from rivals.edge.artefact_files import DEVICE_FILES
 from rivals.edge.card import VERSION
 from rivals.edge.runtime_c import compiler
 from rivals.errors import RivalsError
@@ -140,8 +141,7 @@ def export_teachable(
             "sizes": sizes,
             "sha256": BLANK,
         }
-        written = sorted(file for file in path.rglob("*") if file.is_file())
-        write_card(path / "card.json", facts, *(file.read_bytes() for file in written))
+        write_card(path / "card.json", facts, *((path / n).read_bytes() for n in DEVICE_FILES))
         write_bytes(path / "README.md", readme(found, sizes).encode())
     classes = tuple((each.task, each.name) for each in found.state.classes)
     return ExportedTeachable(
