@@ -188,6 +188,30 @@ def the_folder_of_c_compiles(found: dict[str, Any]) -> None:
         assert [float(number) for number in row[2:]] == pytest.approx(scores.tolist(), abs=1e-5)
 
 
+def the_device_was_taught(found: dict[str, Any]) -> None:
+    """All commands of the page, in their order, where their tools are."""
+    page = named("teach-c")
+    ((_, program),) = blocks(page, "c")
+    Path("own.c").write_text(program)
+    for line in (line for _, block in blocks(page, "bash") for line in block.splitlines()):
+        tool = "arm-none-eabi-gcc" if "cortex-m4" in line else "cc"
+        if line.startswith("rivals "):
+            carry_out(shlex.split(line)[1:])
+        elif shutil.which(line.split()[0]) and shutil.which(tool):
+            subprocess.run(line, shell=True, check=True, capture_output=True, timeout=120)
+    answers = Path("answers.txt").read_text().splitlines()
+    assert answers[:25] == ["ok"] * 25
+    names = [line.split("\t")[1] for line in answers[25:]]
+    assert (
+        np.mean([a == b for a, b in zip(names, ["one"] * 12 + ["three"] * 12, strict=True)]) > 0.9
+    )
+    later = Path("later.txt").read_text().splitlines()
+    assert later == ["ok", *answers[25:], "ok", "desk\tthree\t12"]
+    if shutil.which("qemu-system-arm") and shutil.which("arm-none-eabi-gcc"):
+        assert Path("board.txt").read_text().splitlines() == answers
+    assert '{"desk", "one", 24,' in Path("desk-device/initial.c").read_text()
+
+
 def the_model_was_taught(found: dict[str, Any]) -> None:
     assert (found["answer"].label, found["answer"].task) == ("upright", "screws")
     assert found["report"].accuracy > 70
@@ -210,6 +234,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "deploy-c": the_folder_of_c_compiles,
     "python": the_model_was_taught,
     "sounds": the_words_are_spotted,
+    "teach-c": the_device_was_taught,
     "your-own-method": the_method_learns_and_resumes,
     "your-own-network": the_ticket_is_the_network,
 }

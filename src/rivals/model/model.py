@@ -26,6 +26,7 @@ from rivals.tickets.ticket import Ticket
 
 if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answering is quick
     from rivals.deploy.exported import Exported
+    from rivals.deploy.teachable.teachable_export import ExportedTeachable
     from rivals.learn.callbacks import Callback
     from rivals.logs.open_loggers import LogTarget
     from rivals.model.data_source import PictureData
@@ -428,6 +429,22 @@ class Model:
 
         self.opened()  # what is not signed as it must be is not exported either
         return export_from(self.path, Path(out), to, task, **options)
+
+    def export_teachable(
+        self, out: str | PathLike[str], *, images: str | PathLike[str] | None = None
+    ) -> ExportedTeachable:
+        """Write C with which a device learns and forgets by itself, from what this model knows.
+
+        Args:
+            out: The folder where it goes.
+            images: A folder of pictures, whatever they show, for the ranges of activations.
+        """
+        from rivals.deploy.teachable.teachable_export import export_teachable
+
+        self.opened()
+        return export_teachable(
+            Path(out), self.path, images=None if images is None else Path(images)
+        )
 
     # Sharing -----------------------------------------------------------------------------------
 
