@@ -52,9 +52,10 @@ device-test: $(VENV)/installed  ## C on an emulated Cortex-M4 and aarch64; insta
 docs: $(VENV)/installed  ## the documentation as a site, in site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-dist: $(VENV)/installed  ## a wheel and an sdist, in dist/
+dist: $(VENV)/installed  ## a wheel and an sdist, and the wheel for devices without torch, in dist/
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python packaging/edge.py dist
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check src tests examples

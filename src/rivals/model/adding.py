@@ -19,7 +19,8 @@ from torch import Tensor
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
 from rivals.model import limits, manifest
-from rivals.model.folder import ModelFolder, write_lock
+from rivals.model.folder import ModelFolder
+from rivals.model.folder_writing import write_lock
 from rivals.model.manifest import TaskFacts
 from rivals.naming.discriminant import ClassStatistics
 from rivals.naming.familiarity import FeatureStatistics

@@ -26,6 +26,7 @@ from rivals.tickets.ticket import Ticket
 
 if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answering is quick
     from rivals.deploy.exported import Exported
+    from rivals.deploy.teachable.teachable_export import ExportedTeachable
     from rivals.learn.callbacks import Callback
     from rivals.logs.open_loggers import LogTarget
     from rivals.model.data_source import PictureData
@@ -390,15 +391,15 @@ class Model:
             source, model.description.input_shape, repeats=True, fewest=1
         )
         truth = [pictures.classes[label] for label in pictures.labels.tolist()]
-        answers = self._all_answers(pictures.images.numpy(), task)
+        answers = self._all_answers(pictures.images, task)
         found = [answer.label for answer in answers]
         given, homes = None, {known[label] for label in source.classes}
         if task is None and len(homes) == 1:
-            with_task = self._all_answers(pictures.images.numpy(), homes.pop())
+            with_task = self._all_answers(pictures.images, homes.pop())
             right = sum(a.label == t for a, t in zip(with_task, truth, strict=True))
             given = 100 * right / len(truth)
         left_out = [each.path for each in pictures.left_out]
-        wrong = find_mistakes(pictures.items, pictures.images.numpy(), truth, answers)
+        wrong = find_mistakes(pictures.items, pictures.images, truth, answers)
         return report(truth, found, task or "", given, left_out, wrong)
 
     def _all_answers(self, images: NDArray[np.uint8], task: str | None) -> list[Answer]:
@@ -428,6 +429,22 @@ class Model:
 
         self.opened()  # what is not signed as it must be is not exported either
         return export_from(self.path, Path(out), to, task, **options)
+
+    def export_teachable(
+        self, out: str | PathLike[str], *, images: str | PathLike[str] | None = None
+    ) -> ExportedTeachable:
+        """Write C with which a device learns and forgets by itself, from what this model knows.
+
+        Args:
+            out: The folder where it goes.
+            images: A folder of pictures, whatever they show, for the ranges of activations.
+        """
+        from rivals.deploy.teachable.teachable_export import export_teachable
+
+        self.opened()
+        return export_teachable(
+            Path(out), self.path, images=None if images is None else Path(images)
+        )
 
     # Sharing -----------------------------------------------------------------------------------
 

@@ -150,7 +150,7 @@ export class Try {
     for (const file of files.slice(0, MOST)) {
       const result = h("span", {}, "…");
       const image = h("img", { alt: "", src: URL.createObjectURL(file), onerror: (event) => { event.target.hidden = true; } });
-      this.list.append(h("li", {}, image, h("span.file", {}, file.name), result));
+      this.list.append(h("li", {}, image, h("div", {}, h("span.file", {}, file.name), result)));
       if (file.size > (this.state?.limits.picture_bytes ?? Infinity)) {
         result.textContent = t("try.large", { size: decimal(file.size / 2 ** 20, 1), limit: this.state.limits.picture_bytes / 2 ** 20 });
         continue;
