@@ -1,7 +1,7 @@
 """Containerfile, as far as it can be checked without an engine: nothing is built here.
 
-It is parsed, what it copies is there, its commands of pip run in a virtual environment (packages
-that are installed here are taken as they are), and its entry point starts.
+It is parsed, and what it copies is there. The slow test runs its commands of pip in a virtual
+environment (packages that are installed here are taken as they are) and starts its entry point.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def test_lines_about_the_container_parse() -> None:
     assert [parsed(shlex.split(line))["mqtt"] for line in comments] == ["broker"]
 
 
+@pytest.mark.slow
 def test_its_commands_run_in_a_virtual_environment(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn", reason="uvicorn is not installed: rivals[web]")
     if not sys.platform.startswith("linux"):

@@ -38,8 +38,8 @@ class Watcher:
     def see(self, frame: Frame) -> Sighting:
         now = datetime.now(timezone.utc)
         with self._lock:
+            content = self.model.opened().description
             try:
-                content = self.model.opened().description
                 pixels = to_pixels(
                     frame.picture, content.input_shape, name=frame.name, sound=content.sound
                 )
