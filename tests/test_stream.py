@@ -95,9 +95,11 @@ def test_the_filter_is_a_hidden_markov_model(chances: Chances) -> None:
 
 def test_one_frame_is_answered_as_a_picture() -> None:
     answer = FrameFilter()(Evidence(CLASSES, logs(1, 2, 9, 3, 5)))
-    assert [each.label for each in answer.choices] == ["saw", "nail", "axe"]
-    assert answer.task == "tools"
-    assert answer.confidence == pytest.approx(9 / 17)
+    assert [each.label for each in answer.choices] == ["saw", "nail", "axe", "lemon", "apple"]
+    assert [each.task for each in answer.top(4)] == ["tools", "tools", "tools", "fruit"]
+    assert answer.confidence == pytest.approx(9 / 20)
+    many = (("many", tuple(map(str, range(300)))),)
+    assert len(FrameFilter()(Evidence(many, np.log(np.arange(1, 301) / 300))).choices) == 100
 
 
 def test_frames_of_one_thing_outweigh_one_that_is_wrong() -> None:

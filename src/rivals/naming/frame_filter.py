@@ -30,6 +30,7 @@ from rivals.answer import Answer, Choice
 
 Numbers = NDArray[np.float64]
 Classes = tuple[tuple[str, tuple[str, ...]], ...]  # tasks, and the classes of each
+CHOICES = 100  # classes that an answer lists, at most
 LEAST = 1e-300  # likelihood; so that nothing is impossible for ever
 REJECTED = (
     0.5  # of frames that show nothing known; from 0.15 to 1 as measured (docs/task-unknown.md)
@@ -129,7 +130,7 @@ class FrameFilter:
         self._last, sizes = frame, [len(labels) for _, labels in frame.classes]
         self._belief = update(self._belief, frame.log_probabilities, sizes, weight, self.chances)
         rejected = self.reject is not None and self._is_strange(frame, weight)
-        return Answer(self._ranked(frame.classes, self._belief.sum(0), sizes), rejected)
+        return Answer(ranked(frame.classes, self._belief.sum(0)), rejected)
 
     def _is_strange(self, frame: Evidence, weight: float) -> bool:
         """Whether the last frames show nothing that is known."""
@@ -138,13 +139,9 @@ class FrameFilter:
         self._strange = update(self._strange, said, (1, 1), weight, self.chances)
         return bool(self._strange.sum(0)[1] > 0.5)
 
-    def _ranked(
-        self, classes: Classes, belief: Numbers, sizes: Sequence[int]
-    ) -> tuple[Choice, ...]:
-        """The classes of the task of the likeliest one, by their probability in it."""
-        ends, best = np.cumsum(sizes), int(belief.argmax())
-        place = int(np.searchsorted(ends, best, side="right"))
-        task, labels = classes[place]
-        own = belief[ends[place] - sizes[place] : ends[place]]
-        shares, order = own / own.sum(), np.argsort(-own, kind="stable")
-        return tuple(Choice(labels[k], task, float(shares[k])) for k in order)
+
+def ranked(classes: Classes, belief: Numbers) -> tuple[Choice, ...]:
+    """The likeliest classes of all tasks, by their probability."""
+    names = [(label, task) for task, labels in classes for label in labels]
+    order = np.argsort(-belief, kind="stable")[:CHOICES].tolist()
+    return tuple(Choice(*names[place], float(belief[place])) for place in order)
