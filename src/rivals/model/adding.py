@@ -28,6 +28,8 @@ from rivals.naming.task_record import TaskRecord
 from rivals.streams.picture_source import named
 from rivals.tickets.cost import cost
 
+JOINED = {"means", "counts", "covariance", "prior", "scale"}  # what is kept of a task
+
 
 def add_picture(
     model: ModelFolder, pixels: Tensor, label: str, task: str | None = None
@@ -75,6 +77,7 @@ def learn_one(model: ModelFolder, known: TaskFacts, pixels: Tensor, label: str) 
     method, record = model.method, model.method.known[known.name]
     kept, classes = record.kept, known.classes
     assert kept is not None
+    assert set(kept) <= JOINED, "what else is kept of a task must be joined here, too"
     old = ClassStatistics.from_tensors(kept)
     if label not in classes:
         if len(classes) == limits.CLASSES:
