@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -315,3 +316,30 @@ def test_frames_of_a_camera_of_the_page_answer_together(model: rivals.Model) -> 
     for number in range(100):  # whoever asks under many names takes no memory
         served.answer(png(frames[0]), "frame", None, 0.05, f"many {number}")
     assert len(served._streams) == MOST_STREAMS
+
+
+def test_the_camera_of_the_page_is_one_stream_for_as_long_as_it_is_on(
+    browser: Any, model: rivals.Model
+) -> None:
+    from page_tabs import Tab
+    from served import Served
+
+    server = Served(model.path)
+    try:
+        tab = Tab(browser, server, permissions=["camera"])
+        tab.open(server, "try")
+        streams: list[str] = []
+        for turn in (1, 2):
+            tab.page.locator("#try-input").get_by_role("button", name="Camera").click()
+            tab.page.locator("#try .choices li").first.wait_for()
+            tab.page.wait_for_timeout(700)  # a few frames more
+            asked = [httpx.URL(url).params for url in tab.asked if "/api/answer" in url]
+            found = list(dict.fromkeys(each["stream"] for each in asked))
+            assert len(found) == turn
+            streams = found
+            tab.page.locator("#try-input").get_by_role("button", name="Draw").click()
+        assert len(set(streams)) == 2
+        assert tab.troubles == []
+        tab.context.close()
+    finally:
+        server.end()
