@@ -143,5 +143,6 @@ class FrameFilter:
 def ranked(classes: Classes, belief: Numbers) -> tuple[Choice, ...]:
     """The likeliest classes of all tasks, by their probability."""
     names = [(label, task) for task, labels in classes for label in labels]
-    order = np.argsort(-belief, kind="stable")[:CHOICES].tolist()
-    return tuple(Choice(*names[place], float(belief[place])) for place in order)
+    order = np.argsort(-belief, kind="stable")[:CHOICES]
+    values = zip((names[int(place)] for place in order), belief[order].tolist(), strict=True)
+    return tuple(Choice(label, task, value) for (label, task), value in values)
