@@ -77,7 +77,7 @@ def test_the_sdist_holds_what_the_wheel_is_built_from(dist: tuple[Path, Path]) -
 
 
 def test_one_version_everywhere(dist: tuple[Path, Path]) -> None:
-    """Of the package, the wheel, the citation and the newest notes; and the citation is complete."""
+    """Of the package, the wheel, the citation and the newest notes. The citation is complete."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
