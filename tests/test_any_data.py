@@ -85,7 +85,7 @@ def test_every_kind_is_a_source_and_a_stream(tmp_path: Path) -> None:
 def test_a_dataset_of_torchvision() -> None:
     if find_spec("torchvision") is None:
         pytest.skip("torchvision is not installed: rivals[timm]")
-    timm_library._import_torchvision()  # also one that was built for another torch
+    timm_library.import_torchvision()  # also one that was built for another torch
     from torchvision.datasets import FakeData
 
     data = FakeData(24, (3, 10, 10), 2)

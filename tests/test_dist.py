@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -10,6 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+
+import rivals
 
 ROOT = Path(__file__).parent.parent
 WALK = """
@@ -70,6 +74,19 @@ def test_the_sdist_holds_what_the_wheel_is_built_from(dist: tuple[Path, Path]) -
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
     assert tracked("src/rivals") <= names
+
+
+def test_one_version_everywhere(dist: tuple[Path, Path]) -> None:
+    """Of the package, the wheel, the citation and the newest notes. The citation is complete."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert dist[0].name.split("-")[1] == rivals.__version__
+    assert {citation["version"], newest[1]} == {rivals.__version__}
+    assert citation["cff-version"] == "1.2.0"
+    for entry in (citation, citation["preferred-citation"]):
+        assert entry["title"]
+        assert all(author.get("name") or author["family-names"] for author in entry["authors"])
 
 
 def test_the_wheel_runs_without_the_repository(dist: tuple[Path, Path], tmp_path: Path) -> None:
