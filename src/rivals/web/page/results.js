@@ -68,7 +68,7 @@ export function mistaken(event, sentence, task, open) {
     const shown = { task, name: label, picture: picture.split(/[\\/]/).at(-1) };
     const item = h("li", {}, h("button.thumb", { type: "button", "aria-label": t("mistakes.picture", { label, answer }), onclick: () => open(shown) },
       h("img", { alt: "", loading: "lazy", src: address("picture", shown), onerror: () => item.remove() })), // it was moved or removed
-      h("span", {}, confidence === undefined ? said : `${said} (${decimal(100 * confidence)} %)`));
+      h("span", {}, confidence === undefined ? said : `${said} (${decimal(100 * confidence)}\u00a0%)`));
     return item;
   });
   const more = event.count - pictures.length;
