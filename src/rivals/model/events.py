@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rivals.learn.callbacks import Callback
 from rivals.learn.method import Method, StepResult
+from rivals.learn.model_twta import ModelTWTA
 from rivals.learn.trainer import Trainer
-from rivals.learn.twta import TWTA
 from rivals.streams.task import Task
 
 EVERY = 0.25  # seconds between two events of steps
@@ -60,7 +60,7 @@ class EventCallback(Callback):
 
 def begins(method: Method, task: Task) -> Event:
     """What is going to be learned."""
-    assert isinstance(method, TWTA)
+    assert isinstance(method, ModelTWTA)
     rivals = method.network.rivals()
     return {
         "event": "begins",
@@ -105,7 +105,7 @@ def mistakes(task: Task, scores: Tensor, items: Sequence[Any]) -> Event:
 
 
 def network_of(trainer: Trainer) -> Any:
-    assert isinstance(trainer.method, TWTA)
+    assert isinstance(trainer.method, ModelTWTA)
     return trainer.method.network
 
 
