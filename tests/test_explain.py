@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -308,4 +309,8 @@ def test_a_class_of_several_tasks_is_asked_for_with_its_task(
     assert "The class 'c' is in the tasks two, three; choose one with --task." in said
     found = opened.explain(file, "two", label="c")
     assert (found.task, found.label) == ("two", "c")
-    assert opened.explain(file, label="b").task == "one"
+    found = opened.explain(file, label="b")
+    assert found.task == found.answer.task == "one"
+    other = str(dataclasses.replace(found, task="two"))  # a class of another task than the answer's
+    assert other.startswith("Among the classes of the task two: ")
+    assert other.lower().endswith(str(found).lower())

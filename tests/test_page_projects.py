@@ -234,6 +234,8 @@ def test_a_task_is_learned_anew(tmp_path: Path, refused: Callable[..., str]) -> 
     right = sum(confusion[number][number] for number in range(3))
     assert 100 * right / held == pytest.approx(learned.accuracy)
     assert told["count"] == len(told["mistakes"]) == held - right
+    confidences = [each["confidence"] for each in told["mistakes"]]
+    assert confidences == sorted(confidences, reverse=True)
     for each in told["mistakes"]:
         assert Path(each["picture"]).is_file()
         assert Path(each["picture"]).parent.name == each["label"] != each["answer"]

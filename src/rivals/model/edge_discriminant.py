@@ -40,7 +40,9 @@ class EdgeDiscriminant:
         self.prior = min(
             PRIORS, key=lambda prior: loss_of(best[prior] * scores[prior], self.labels)
         )
-        self.scale, self.predicted = best[self.prior], scores[self.prior].argmax(1)
+        self.scale = best[self.prior]
+        self.scores = self.scale * scores[self.prior]  # (n, classes): of pictures left out
+        self.predicted = self.scores.argmax(1)
 
     @property
     def accuracy(self) -> float:

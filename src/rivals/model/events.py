@@ -73,16 +73,18 @@ def begins(method: Method, task: Task) -> Event:
     }
 
 
-def mistakes(task: Task, predicted: Tensor, items: Sequence[Any]) -> Event:
-    """What pictures that were not learned from were taken for.
+def mistakes(task: Task, scores: Tensor, items: Sequence[Any]) -> Event:
+    """What pictures that were not learned from were taken for, the most confident answers first.
 
-    `predicted` is for the pictures held out; or for all, the training pictures first. `items` are
-    all pictures in this order, as their source calls them: files, or their places in a dataset.
-    The confusion matrix (rows: true classes, columns: answers) is left out if it were very large.
+    `scores` (n, classes) are of the pictures held out; or of all, the training pictures first.
+    `items` are all pictures in this order, as their source calls them: files, or their places in a
+    dataset. The confusion matrix (rows: true classes, columns: answers) is left out if it were very
+    large.
     """
+    confidence, predicted = scores.cpu().softmax(1).max(1)
     labels = torch.cat([task.train.labels, task.validation.labels])[-len(predicted) :]
-    predicted = predicted.cpu()
-    wrong = (labels != predicted).nonzero().flatten().tolist()
+    order = confidence.argsort(descending=True, stable=True)
+    wrong = order[(labels != predicted)[order]].tolist()
     count, shown = len(task.classes), items[-len(predicted) :]
     confusion = torch.bincount(labels * count + predicted, minlength=count**2)
     return {
@@ -95,6 +97,7 @@ def mistakes(task: Task, predicted: Tensor, items: Sequence[Any]) -> Event:
                 "picture": str(shown[place]),
                 "label": task.classes[int(labels[place])],
                 "answer": task.classes[int(predicted[place])],
+                "confidence": round(float(confidence[place]), 4),
             }
             for place in wrong[:MOST_MISTAKES]
         ],

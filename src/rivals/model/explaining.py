@@ -98,6 +98,12 @@ class Explanation:
 
     def __str__(self) -> str:
         """One plain sentence."""
+        said = self._sentence()
+        if self.task == self.answer.task:
+            return said
+        return f"Among the classes of the task {self.task}: {said[0].lower()}{said[1:]}"
+
+    def _sentence(self) -> str:
         label, now, then = f"'{self.label}'", percent(self.probability), percent(self.without)
         if not self.part:
             return f"No part of the picture speaks for {label}."

@@ -48,8 +48,13 @@ class ClosedForm:
 
     kept: dict[str, Tensor]  # the statistics of all pictures, with prior and scale
     familiarity: FeatureStatistics
-    predicted: Tensor  # (n,): the class of every picture by a head from the others
+    scores: Tensor  # (n, classes): of every picture by a head from the others
     labels: Tensor  # (n,)
+
+    @property
+    def predicted(self) -> Tensor:
+        """(n,): the classes that these heads answer."""
+        return self.scores.argmax(1)
 
     @property
     def nearest_mean(self) -> bool:
@@ -189,7 +194,7 @@ class FrozenFeatures:
         levels = density_levels(densities)
         familiarity = FeatureStatistics.of_statistics(kept, self.within, prior, levels)
         kept |= {"prior": torch.tensor([prior]), "scale": torch.tensor([scale])}
-        return ClosedForm(kept, familiarity, scores.argmax(1), self.labels)
+        return ClosedForm(kept, familiarity, scale * scores, self.labels)
 
     def _head(self, statistics: ClassStatistics, prior: float, own: bool) -> Head:
         used = statistics if own else statistics.without_scatter()

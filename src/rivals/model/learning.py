@@ -170,7 +170,7 @@ class LearningSession:
         self.listener, self.asked_to_stop = listener, asked_to_stop
         self.seed = Seed(model.description.seed).child("device", task)
         self.memory = budgets.MemoryPlan(0, 0)
-        self.answers = torch.empty(0, dtype=torch.int64)  # of the ticket, for held-out pictures
+        self.scores = torch.empty(0, 0)  # of the ticket, for held-out pictures
         self.advice: Advice | None = None
         self.mistakes: Event | None = None
         self.items: list[Any] = []  # the pictures of the task as files, training before held-out
@@ -210,7 +210,7 @@ class LearningSession:
         else:
             facts = self.facts(task, trainer.fit(task), None)
             model.familiarity[task.name] = self.statistics(task)
-            self.advise(task, advice.NEW_UNITS, self.answers)
+            self.advise(task, advice.NEW_UNITS, self.scores)
         facts = self.by_pixels(task) or facts
         made = model.commit([*model.tasks, facts], "learn", task.name)
         grown = [r.units - was for r, was in zip(method.network.rivals(), before, strict=True)]
@@ -247,17 +247,17 @@ class LearningSession:
             worth = known + max(defaults.WORTH_NEW, standard_error(known, len(task.validation)))
             if wanted is not None or facts.accuracy > worth:
                 model.familiarity[task.name] = self.statistics(task)
-                self.advise(task, advice.NEW_UNITS, self.answers, frozen.few_rows, fit)
+                self.advise(task, advice.NEW_UNITS, self.scores, frozen.few_rows, fit)
                 return facts
             method.drop(task.name)
         if edges is not None and edges.beats(closed.predicted):
-            self.advise(task, advice.EDGES, edges.predicted, frozen.few_rows, edges.fit,
+            self.advise(task, advice.EDGES, edges.scores, frozen.few_rows, edges.fit,
                         edges.few_rows)  # fmt: skip
             count, method.position = len(edges.labels), Position()  # nothing was trained
             self.listener({**begins(method, task), "images": count, "held": count})
             return self.directly(task, edges.head, edges.accuracy, count)
         kept = advice.NEAREST if closed.nearest_mean else advice.CLOSED_FORM
-        self.advise(task, kept, closed.predicted, frozen.few_rows, fit)
+        self.advise(task, kept, closed.scores, frozen.few_rows, fit)
         return self.in_closed_form(task, closed, None)
 
     def directly(self, task: Task, head: Head, accuracy: float, tested: int) -> TaskFacts:
@@ -295,15 +295,15 @@ class LearningSession:
         return self.directly(task, head, accuracy, found.compared)
 
     def advise(
-        self, task: Task, kept: str, predicted: Tensor, features: Tensor | None = None,
+        self, task: Task, kept: str, scores: Tensor, features: Tensor | None = None,
         fit: Fit | None = None, fit_rows: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Compare with baselines, and see what would help."""
         self.advice = advice.advise(
-            task, predicted, kept, features=features, fit=fit, fit_rows=fit_rows,
+            task, scores.argmax(1), kept, features=features, fit=fit, fit_rows=fit_rows,
             seed=self.seed.child("advice"),
         )  # fmt: skip
-        self.mistakes = mistakes(task, predicted, self.items)
+        self.mistakes = mistakes(task, scores, self.items)
 
     def in_closed_form(self, task: Task, closed: ClosedForm, known: TaskFacts | None) -> TaskFacts:
         """Let statistics be all that the model knows of the task."""
@@ -329,7 +329,7 @@ class LearningSession:
         if closed.accuracy < before:
             return self.done(ModelFolder.open(model.path), pictures, none, before, kept=False)
         method.drop(task.name)
-        self.mistakes = mistakes(task, closed.predicted, self.items)
+        self.mistakes = mistakes(task, closed.scores, self.items)
         facts = self.in_closed_form(task, closed, known)
         tasks = [facts if each == known else each for each in model.tasks]
         return self.done(model.commit(tasks, "refine", task.name), pictures, none, before)
@@ -349,7 +349,7 @@ class LearningSession:
         remember(method, task, old, share)
         model.familiarity[task.name] = self.statistics(task)
         facts = self.facts(task, stopped, known)
-        self.mistakes = mistakes(task, self.answers, self.items)
+        self.mistakes = mistakes(task, self.scores, self.items)
         tasks = [facts if each == known else each for each in model.tasks]
         made = model.commit(tasks, "refine", task.name)
         return self.done(made, pictures, none, accuracy.before)
@@ -415,8 +415,8 @@ class LearningSession:
         ticket, view = method.ticket(task.name), method.training_view(task)
         images = view.validation.images.to(method.device)
         outputs = ParallelTickets([ticket], [view.preprocessing])(images)
-        self.answers = outputs[0].scores.argmax(1).cpu()
-        right = self.answers == task.validation.labels
+        self.scores = outputs[0].scores.cpu()
+        right = self.scores.argmax(1) == task.validation.labels
         small = cost(ticket, shape)
         older, network = known.inherited_from if known else (), method.network
         if not known and not network.has_ancestor and not network.is_direct(task.name):

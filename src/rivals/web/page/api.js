@@ -1,6 +1,6 @@
 // Requests to the server: arguments in the query, a picture as the body; errors carry a message.
 
-import { t } from "./language.js";
+import { t, told } from "./language.js";
 
 export class RequestError extends Error {}
 
@@ -17,7 +17,7 @@ export async function request(method, path, parameters = {}, body = null) {
   }
   if (response.ok) return response;
   const content = await response.json().catch(() => ({}));
-  throw new RequestError(content.message || t("server.refused", { status: response.status }));
+  throw new RequestError(content.message ? told(content.message) : t("server.refused", { status: response.status }));
 }
 
 export const requestJson = async (...parameters) => (await request(...parameters)).json();

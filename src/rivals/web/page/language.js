@@ -1,11 +1,13 @@
 // The language of the page: the user's choice, else the browser's, else English. A further language
-// is one file of sentences and a line in LANGUAGES. Messages of the server are in English.
+// is one file of sentences and a line in LANGUAGES. The server speaks English; what it says most often
+// has sentences, too, whose keys begin with TOLD, and the rest stays as it is.
 
 import english from "./english.js";
 import german from "./german.js";
 
 const LANGUAGES = { en: english, de: german };
 const KEY = "rivals.language";
+const TOLD = "told.";
 
 const wanted = [localStorage.getItem(KEY), ...navigator.languages.map((each) => each.slice(0, 2))];
 export const language = wanted.find((each) => Object.hasOwn(LANGUAGES, each ?? "")) ?? "en";
@@ -32,6 +34,20 @@ export const nodes = (key, values) => pattern(key, values).split(/\{(\w+)\}/).ma
 
 /** A sentence if there is one with this key, else `other`. */
 export const known = (key, other) => (Object.hasOwn(sentences, key) ? t(key) : other);
+
+const patterns = Object.entries(english).filter(([key]) => key.startsWith(TOLD)).map(([key, text]) => {
+  const literal = text.replace(/[.*+?^$()|[\]\\]/g, "\\$&");
+  return [key, new RegExp(`^${literal.replace(/\{(\w+)\}/g, "(?<$1>.+)")}$`, "s")];
+});
+
+/** What the server says, in the language of the page if it is one of its usual sentences. */
+export function told(message) {
+  for (const [key, pattern] of patterns) {
+    const found = pattern.exec(message);
+    if (found) return t(key, found.groups);
+  }
+  return message;
+}
 
 export const listed = (all) => (all.length < 2 ? all.join("") : t("and", { first: all.slice(0, -1).join(", "), last: all.at(-1) }));
 

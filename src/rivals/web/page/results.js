@@ -40,7 +40,13 @@ export function curve({ accuracies, gain, error }, sentence) {
   return h("div", {}, h("h4", {}, t("curve.title")), h("p", {}, sentence), chart);
 }
 
-/** Rows are true classes, columns are answers. */
+/** What share of a row's pictures was answered rightly. */
+function share(right, row) {
+  const all = row.reduce((a, b) => a + b, 0);
+  return all ? `${decimal((100 * right) / all)} %` : t("none");
+}
+
+/** Rows are true classes, columns are answers; the last column is the accuracy of each class. */
 function matrix(classes, confusion) {
   const most = Math.max(...confusion.map((row) => row.reduce((a, b) => a + b, 0)));
   const cell = (count, row, column) => {
@@ -50,18 +56,19 @@ function matrix(classes, confusion) {
   };
   return h("div.scroll", { tabIndex: 0, role: "region", "aria-label": t("mistakes.title") },
     h("table.confusion", { "aria-label": t("mistakes.answers") },
-      h("thead", {}, h("tr", {}, h("td", {}), ...classes.map((name) => h("th", { scope: "col", title: name }, name)))),
+      h("thead", {}, h("tr", {}, h("td", {}), ...classes.map((name) => h("th", { scope: "col", title: name }, name)), h("th", { scope: "col" }, t("mistakes.right")))),
       h("tbody", {}, ...confusion.map((row, number) => h("tr", {}, h("th", { scope: "row", title: classes[number] }, classes[number]),
-        ...row.map((count, column) => cell(count, number, column)))))));
+        ...row.map((count, column) => cell(count, number, column)), h("td.share", {}, share(row[number], row)))))));
 }
 
 /** The event `mistakes`; `open` is called with a mistaken picture, to move or to remove it. */
 export function mistaken(event, sentence, task, open) {
-  const pictures = event.mistakes.map(({ picture, label, answer }) => {
+  const pictures = event.mistakes.map(({ picture, label, answer, confidence }) => {
+    const said = t("mistakes.one", { label, answer });
     const shown = { task, name: label, picture: picture.split(/[\\/]/).at(-1) };
     const item = h("li", {}, h("button.thumb", { type: "button", "aria-label": t("mistakes.picture", { label, answer }), onclick: () => open(shown) },
       h("img", { alt: "", loading: "lazy", src: address("picture", shown), onerror: () => item.remove() })), // it was moved or removed
-      h("span", {}, t("mistakes.one", { label, answer })));
+      h("span", {}, confidence === undefined ? said : `${said} (${decimal(100 * confidence)}\u00a0%)`));
     return item;
   });
   const more = event.count - pictures.length;

@@ -2,7 +2,7 @@
 
 import { request } from "./api.js";
 import { accuracyNodes, accuracyText, announce, byId, bytes, duration, h, icon, keyed, showMessage } from "./dom.js";
-import { decimal, known, t } from "./language.js";
+import { decimal, known, t, told } from "./language.js";
 import { curve, mistaken } from "./results.js";
 import { WinnerMap } from "./winner_map.js";
 
@@ -224,7 +224,7 @@ export class Train {
   }
 
   onLeftOut(event) {
-    showMessage(this.aside, t("done.left-out", { n: event.files.length, why: event.files[0].why.replace(/\.$/, "") }));
+    showMessage(this.aside, t("done.left-out", { n: event.files.length, why: told(event.files[0].why).replace(/\.$/, "") }));
   }
 
   onDone(event) {
@@ -288,7 +288,7 @@ export class Train {
     this.title.textContent = ["queued", "cancelled"].includes(job.state) ? job.task : t(`job.${job.state}${again}`, { task: job.task });
     if (job.state === "failed") {
       const said = job.message.includes("The model is as it was."); // by the server
-      this.phase.textContent = said ? job.message : `${job.message} ${t("job.unchanged")}`;
+      this.phase.textContent = said ? job.message : `${told(job.message)} ${t("job.unchanged")}`;
       announce(this.phase.textContent);
     }
     if (job.state === "done") this.showDone(job);
