@@ -52,9 +52,10 @@ device-test: $(VENV)/installed  ## C on an emulated Cortex-M4 and aarch64; insta
 docs: $(VENV)/installed  ## the documentation as a site, in site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-dist: $(VENV)/installed  ## a wheel and an sdist, in dist/
+dist: $(VENV)/installed  ## a wheel and an sdist, and the wheel for devices without torch, in dist/
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python packaging/edge.py dist
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check src tests examples
@@ -78,12 +79,16 @@ lock: $(VENV)/installed  ## choose the newest versions anew, with the hashes of 
 		-o requirements-timm.lock
 	$(COMPILE) --upgrade --extra bridges-test -c requirements-dev.lock -c requirements-timm.lock \
 		$(SOLVERS:%=--no-emit-package %) pyproject.toml -o requirements-bridges.lock
+	$(COMPILE) --upgrade --extra watch -c requirements-dev.lock pyproject.toml \
+		-o requirements-watch.lock
 	sed -i '1i # Made by `make lock`: every package of the development environment, with hashes.' \
 		requirements-dev.lock
 	sed -i '1i # Made by `make lock`: Ray and what it needs, in the versions of the other lock.' \
 		requirements-cluster.lock
 	sed -i '1i # Made by `make lock`: timm, what it needs, and weights that its tests learn with.' \
 		requirements-timm.lock
+	sed -i '1i # Made by `make lock`: what `rivals watch` needs for videos, cameras and MQTT.' \
+		requirements-watch.lock
 	sed -i '1i # Made by `make lock`: libraries that rivals works beside, and what they need, for tests.' \
 		requirements-bridges.lock
 

@@ -13,7 +13,8 @@ from PIL import Image
 
 import rivals
 from rivals.ancestors import SHIPPED
-from rivals.ancestors.ancestor import PLACE, shipped
+from rivals.ancestors.ancestor import shipped
+from rivals.ancestors.shipped_file import PLACE
 from rivals.cli.main import main
 from rivals.model import defaults
 from rivals.model.folder import ModelFolder, check_statistics

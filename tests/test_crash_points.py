@@ -48,6 +48,7 @@ from rivals.deploy import output_path
 from rivals.deploy.export_format import write_card
 from rivals.edge.artefact_files import read_artefact
 from rivals.edge.card import sidecar
+from rivals.edge.command import main as edge_command
 from rivals.errors import RivalsError
 from rivals.experiment.checkpoint import CheckpointFolder
 from rivals.experiment.grid import comparison
@@ -76,17 +77,20 @@ KINDS = {"open", "write", "sync", "rename"}  # that every verb has
 State = Any  # of a folder: two are equal if nobody can tell them apart
 
 
-def rivals(*words: str | Path) -> tuple[int, str]:
+def in_words(command: Callable[[list[str]], int | None], *words: str | Path) -> tuple[int, str]:
     """Run a command line here; its status and what it wrote to stderr."""
     errors = io.StringIO()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
-            main([str(word) for word in words])
+            return command([str(word) for word in words]) or 0, errors.getvalue()
     except SystemExit as end:
         return int(end.code or 0), errors.getvalue()
     except Exception:
         return 1, traceback.format_exc()
-    raise AssertionError("main always exits")
+
+
+def rivals(*words: str | Path) -> tuple[int, str]:
+    return in_words(main, *words)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +130,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, classes in (("a", (0, 1)), ("b", (2, 3))):
         teach(folder(place / name, classes, 6), place / "one" / "model", epochs=1)
     folder(place / "c", (4, 5), 6)
+    folder(place / "a2", (0, 1), 6, first=20)  # more of a
     status, told = rivals("ancestor", "make", place / "one" / "model", "--out", place / "known")
     assert status == 0, told
     model = place / "descended" / "model"
@@ -232,6 +237,10 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
         words = ("export", "--model", one / "model", "--task", task, *more)
         return lambda place: rivals(*words, place / name)
 
+    def without_torch(verb: str, task: str, *more: str) -> Callable[[Path], tuple[int, str]]:
+        words = (verb, taught / task, *more)
+        return lambda place: in_words(edge_command, *words, "--model", place / "model")
+
     known = ("--ancestor", str(taught / "known"))
     make = ("ancestor", "make", one / "model", "--task")
     shutil.copytree(taught / "known", held / "known" / "known")
@@ -257,6 +266,20 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
             lambda place: rivals("drop", "a", "--model", place / "model"),
             model_state,
         ),
+        "edge learn, the first task": Verb(
+            None, without_torch("learn", "c", "--ancestor", "tiny", "--size", "16"), model_state
+        ),
+        "edge learn --again": Verb(
+            taught / "descended",
+            without_torch("learn", "a2", "--name", "a", "--again"),
+            model_state,
+            adds=True,
+        ),
+        "edge drop": Verb(
+            taught / "descended",
+            lambda place: in_words(edge_command, "drop", "b", "--model", place / "model"),
+            model_state,
+        ),
         "run": Verb(None, run_again, run_state, between=True),
         "compare": Verb(None, compare, run_state, between=True),
     }
@@ -273,7 +296,8 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
 
 VERBS = (
     "learn, the first task", "learn, from an ancestor", "learn", "learn --again", "drop",
-    "learn in closed form", "drop what descended", "run", "compare",
+    "learn in closed form", "drop what descended", "edge learn, the first task",
+    "edge learn --again", "edge drop", "run", "compare",
     "export to onnx", "export over onnx", "export to c", "export over c", "ancestor make",
     "ancestor make over",
 )  # fmt: skip
@@ -488,7 +512,8 @@ def fail(name: str, verb: Verb, tmp_path: Path, whole: bool) -> None:
             with recorded(place, how, number):
                 status, told = verb.act(place)
             where = f"{how} at point {number}: {points[number][0]} {points[number][1]}"
-            sentence = status == 2 and told.startswith("rivals: ") and told.count("\n") == 1
+            begins = told.startswith(("rivals: ", "rivals-edge: "))
+            sentence = status == 2 and begins and told.count("\n") == 1
             # A comparison goes on with its other runs, and lists those that failed.
             listed = name == "compare" and status == 1 and "Traceback" not in told
             if not (sentence or listed or status == 0):

@@ -24,8 +24,7 @@ from PIL import Image
 import room
 from rivals import edge
 from rivals.cli.main import main
-from rivals.edge import __main__ as command
-from rivals.edge import runtime_onnx
+from rivals.edge import command, runtime_onnx
 from rivals.edge.artefact_files import check_export
 from rivals.edge.card import read_card
 from rivals.edge.onnx_file import INNER, REFUSED, onnx_card
@@ -156,7 +155,7 @@ def test_the_command(exported: Exports, tmp_path: Path, capsys: pytest.CaptureFi
     found = json.loads(capsys.readouterr().out)
     assert found[0].keys() == {"image", "label", "confidence", "task"}
     assert command.main([path, str(tmp_path / "nothing.png")]) == 2
-    assert capsys.readouterr().err == f"rivals.edge: There is no picture {tmp_path}/nothing.png.\n"
+    assert capsys.readouterr().err == f"rivals-edge: There is no picture {tmp_path}/nothing.png.\n"
     (tmp_path / "program").mkdir()
     assert command.main([str(tmp_path / "program"), *pictures]) == 2
     assert "allow it with --run-native" in capsys.readouterr().err  # its own option, not Python's

@@ -72,7 +72,7 @@ def test_a_damaged_file_is_refused(name, tmp_path) -> None:
         words = [sys.executable, "-m", "rivals.edge", "--run-native", str(path), "picture.png"]
         done = subprocess.run(words, capture_output=True, text=True)
         assert done.returncode == 2, done.stderr
-        assert done.stderr.startswith("rivals.edge: "), done.stderr
+        assert done.stderr.startswith("rivals-edge: "), done.stderr
         assert done.stderr.count("\n") == 1, done.stderr
 
 

@@ -23,7 +23,20 @@ ROOMS = (
     "seeds",
     "settings",
     "answer",
-    "edge",  # runs exported files, without torch
+    "ancestors/shipped_file",  # what a device reads, too, has no torch down to the next line
+    "streams/preprocessing",
+    "streams/class_places",
+    "streams/picture_source",
+    "model/limits",
+    "model/history",
+    "model/manifest",
+    "model/stored_file",
+    "model/spare_space",
+    "model/ticket_mark",
+    "model/folder_writing",
+    "model/lesson_checks",
+    "naming/frame_filter",  # one answer from several frames
+    "edge",  # runs exported files and learns, without torch
     "logs",  # where the numbers of a training go; torch only inside one of them
     "experiment/grid_state",  # what a comparison says of itself, without torch
     "experiment/result_file",  # the format of results, without torch
@@ -46,6 +59,7 @@ ROOMS = (
     "sklearn",  # bridges to other libraries, which only they import
     "avalanche",
     "web",
+    "watch",  # a stream of frames, and who is told of it; labels come in as the page's requests do
     "cli",
     "__main__",
 )

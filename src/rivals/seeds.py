@@ -7,10 +7,15 @@ task "b" is a function of (seed, "b", 7) and of nothing that happened before.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # devices draw without torch
+    import torch
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,27 @@ class Seed:
         return Seed(int.from_bytes(digest, "little") >> 1)
 
     def torch(self) -> torch.Generator:
+        import torch
+
         return torch.Generator().manual_seed(self.value)
 
     def numpy(self) -> np.random.Generator:
         return np.random.default_rng(self.value)
+
+    def permutations(self) -> Callable[[int], NDArray[Any]]:
+        """A function that gives permutations of n numbers, one after the other, without torch.
+
+        They are those of `torch.randperm` with the generator of this seed, which shuffles from the
+        first to the last with 32 bits of a Mersenne Twister each.
+        """
+        generator = np.random.RandomState(self.value & 0xFFFFFFFF)
+
+        def permutation(count: int) -> NDArray[Any]:
+            words = generator.randint(0, 2**32, max(0, count - 1), np.uint32).tolist()
+            order = list(range(count))
+            for place, word in enumerate(words):
+                other = place + word % (count - place)
+                order[place], order[other] = order[other], order[place]
+            return np.array(order, np.int64)
+
+        return permutation

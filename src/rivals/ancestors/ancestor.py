@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import safetensors
@@ -22,20 +21,13 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from rivals.ancestors import SHIPPED
-from rivals.errors import RivalsError, unknown
-from rivals.io.files import digest
-from rivals.io.reading import read_bytes, read_json
+from rivals.ancestors.shipped_file import LUMINANCE, PREPARED, shipped_file
+from rivals.errors import RivalsError
 from rivals.nn.network_plan import NetworkSettings
 from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
 from rivals.nn.twta_layers import TWTALayer
-from rivals.streams.task import Preprocessing
-
-PLACE = Path(__file__).parent
-LARGEST = 64 * 2**20  # bytes of an ancestor
-PREPARED = ("input.mean", "input.std")  # of the pixels, from 0 to 1; a value for each channel
-LUMINANCE = (0.299, 0.587, 0.114)  # what red, green and blue add to a grey pixel
+from rivals.streams.preprocessing import Preprocessing, as_ancestor
 
 
 @dataclass(frozen=True)
@@ -104,15 +96,9 @@ class Ancestor:
 
 
 def preparation_of(tensors: Mapping[str, Tensor], channels: int) -> Preprocessing:
-    """How the tensors of an ancestor say that bytes are prepared.
-
-    Of colours that become grey the means are taken, which is not exact where they differ.
-    """
-    rows = [tensors[name].double() for name in PREPARED]
-    if channels != len(rows[0]):
-        rows = [row.mean().expand(channels) for row in rows]
-    mean, std = (tuple(row.tolist()) for row in rows)
-    return Preprocessing(255.0, mean, std)
+    """How the tensors of an ancestor say that bytes are prepared."""
+    mean, std = (tensors[name].double().tolist() for name in PREPARED)
+    return as_ancestor(mean, std, channels)
 
 
 def whole_covariance(stored: Tensor) -> Tensor:
@@ -156,24 +142,13 @@ def recoloured(weight: Tensor, before: int, after: int) -> Tensor:
 @cache
 def shipped(name: str) -> Ancestor:
     """One of the ancestors that come with the package."""
-    if name not in SHIPPED:
-        raise unknown("ancestor", name, SHIPPED)
-    return _read(PLACE / f"{name}.safetensors", PLACE / f"{name}.json", name)
-
-
-def _read(file: Path, card: Path, name: str) -> Ancestor:
-    facts = read_json(card, "card of an ancestor")
-    data = read_bytes(file, "ancestor", LARGEST)
-    if digest(data) != facts.get("sha256"):
-        raise RivalsError(
-            f"The ancestor {file} is not the one that {card} describes; bring back both files."
-        )
+    facts, data = shipped_file(name)
     try:
         tensors = safetensors.torch.load(data)
         widths = tuple(int(width) for width in facts["widths"])
         architecture = str(facts["architecture"])
     except (safetensors.SafetensorError, LookupError, TypeError, ValueError) as error:
-        raise RivalsError(f"The ancestor {file} is damaged ({type(error).__name__}).") from error
+        raise RivalsError(f"The ancestor '{name}' is damaged ({type(error).__name__}).") from error
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-        raise RivalsError(f"The ancestor {file} is damaged: it has numbers that are not finite.")
+        raise RivalsError(f"The ancestor '{name}' is damaged: it has numbers that are not finite.")
     return Ancestor(name, facts["sha256"], architecture, widths, tensors, facts)

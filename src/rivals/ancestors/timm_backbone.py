@@ -28,7 +28,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from rivals.ancestors.ancestor import PREPARED, preparation_of
+from rivals.ancestors.ancestor import preparation_of
+from rivals.ancestors.shipped_file import PREPARED
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import digest
 from rivals.io.reading import printable, read_bytes

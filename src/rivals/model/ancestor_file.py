@@ -22,21 +22,15 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from rivals.ancestors import NO_ANCESTOR, SHIPPED
-from rivals.ancestors.ancestor import (
-    LARGEST,
-    PREPARED,
-    Ancestor,
-    shipped,
-    whole_covariance,
-    width_of,
-)
+from rivals.ancestors.ancestor import Ancestor, shipped, whole_covariance, width_of
+from rivals.ancestors.shipped_file import LARGEST, PREPARED
 from rivals.ancestors.timm_backbone import INNER, SLACK, Backbone, find_backbone, is_backbone
 from rivals.edge.card import check_preprocessing
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import digest
 from rivals.io.reading import parse_json, printable, read_bytes
 from rivals.io.seal import checksum
-from rivals.model import defaults, limits, task_file
+from rivals.model import limits, stored_file, task_file
 from rivals.model.manifest import (
     AncestorName,
     Checksum,
@@ -56,7 +50,7 @@ FILE, CARD = "ancestor.safetensors", "ancestor.json"
 FORMAT = 1
 CARD_BYTES = 2**20
 TYPES = {"F16", "F32"}  # of weights, norms and covariance
-MOST_FEATURES = limits.WIDTH // defaults.RIVALS  # the width of a ticket
+MOST_FEATURES = limits.WIDTH // limits.RIVALS  # the width of a ticket
 Width = Annotated[int, Field(ge=1, le=MOST_FEATURES)]
 
 
@@ -91,8 +85,8 @@ def of_model(model: Path, content: Description) -> AnyAncestor:
     what = "the file of its ancestor"
     most = timm_stem.LARGEST + SLACK if wanted.timm else LARGEST
     size = min(wanted.bytes, most)
-    data = task_file.read_stored(model, wanted.file, wanted.sha256, size, what)
-    with task_file.in_words(model, what):
+    data = stored_file.read_stored(model, wanted.file, wanted.sha256, size, what)
+    with stored_file.in_words(model, what):
         tensors = load_backbone(data, wanted.timm) if wanted.timm else load(data)
     if wanted.timm:
         card = {"trained_on": wanted.trained_on, "terms": wanted.terms}
@@ -210,7 +204,7 @@ def load(data: bytes) -> dict[str, Tensor]:
 
     Shapes are not yet compared with those of a network.
     """
-    for name, (kind, shape) in task_file.shapes_of(data).items():
+    for name, (kind, shape) in stored_file.shapes_of(data).items():
         if name in PREPARED:
             if (kind, shape) not in (("F64", (1,)), ("F64", (3,))):
                 raise ValueError(f"does not have a number for each channel in {name}")
@@ -235,7 +229,7 @@ def load_backbone(data: bytes, architecture: str) -> dict[str, Tensor]:
 
     They are compared with what timm builds under that name before they are loaded.
     """
-    shapes = task_file.shapes_of(data)
+    shapes = stored_file.shapes_of(data)
     found = {name: shapes.pop(name, None) for name in PREPARED}
     if any(each != ("F64", (3,)) for each in found.values()):
         raise ValueError("does not say how pictures are prepared")

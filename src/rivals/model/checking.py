@@ -27,7 +27,16 @@ from rivals.io import signatures
 from rivals.io.locks import LOCK_NAME
 from rivals.io.reading import is_link, printable
 from rivals.learn.masked_ticket import compare_with_masked
-from rivals.model import ancestor_file, folder, manifest, packing, spare_space, task_file
+from rivals.model import (
+    ancestor_file,
+    folder,
+    folder_writing,
+    manifest,
+    packing,
+    spare_space,
+    stored_file,
+    task_file,
+)
 from rivals.model.folder import DAMAGE, ModelFolder
 from rivals.model.folder_kind import folder_kind, is_exported_folder
 from rivals.model.history import ModelHistory
@@ -37,7 +46,7 @@ WHOLE, DAMAGED, NOTE = "whole", "damaged", "note"
 MODEL, PACKED = "model", "packed model"
 LISTED = 5  # names in a note
 OF_A_MODEL = {
-    manifest.NAME, task_file.FOLDER, signatures.NAME, LOCK_NAME, spare_space.NAME
+    manifest.NAME, stored_file.FOLDER, signatures.NAME, LOCK_NAME, spare_space.NAME
 }  # fmt: skip
 
 
@@ -220,9 +229,9 @@ def _history(report: CheckReport, model: ModelFolder, since: str | None) -> None
 
 def _left_over(report: CheckReport, model: ModelFolder, since: str | None) -> None:
     """Files that no description names: nothing reads them."""
-    inside = model.path / task_file.FOLDER
+    inside = model.path / stored_file.FOLDER
     left = [] if is_link(inside) else _names(inside) - model.description.files()
-    ours = sorted(name for name in left if folder.OURS.fullmatch(name))
+    ours = sorted(name for name in left if folder_writing.OURS.fullmatch(name))
     if ours:
         said = f"{_some(ours)} belong to no task; the next lesson or drop removes them"
         state = NOTE if since is None else DAMAGED  # what was dropped must leave no file behind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from rivals.errors import RivalsError
+from rivals.model.lesson_checks import folder_name
 from rivals.streams.picture_data import PictureData, open_source
 
 __all__ = ["PictureData", "open_source", "task_name"]
@@ -20,5 +21,5 @@ def task_name(data: PictureData, name: str | None) -> str:
     if name:
         return name
     if isinstance(data, str | os.PathLike):
-        return os.path.basename(os.path.abspath(data)) or "task"
+        return folder_name(data)
     raise RivalsError("Arrays and datasets have no name; give the task one with name=.")

@@ -14,14 +14,13 @@ from rivals.ancestors.ancestor import Ancestor
 from rivals.ancestors.timm_backbone import Backbone
 from rivals.errors import RivalsError, unknown
 from rivals.learn.twta import CompetitionSettings, TWTASettings
-from rivals.model.limits import NETWORKS
+from rivals.model.limits import NETWORKS, RIVALS
 from rivals.model.network_size import check_network_size
 from rivals.nn.network_plan import NetworkSettings
 from rivals.streams.task import Preprocessing, centred
 
 SIDES = (32, 48, 64)  # pixels; pictures are brought to the nearest
 LARGEST_SIDE = 256
-RIVALS = 8  # in a block
 WORTH_NEW = 1.0  # points of held-out accuracy that new units must gain at least
 GOOD_ENOUGH = 98.0  # percent that the ancestor's features reach, from which on nothing is trained
 FEWEST_NEW = 40  # pictures a class, from which on new units are tried beside the ancestor's
@@ -33,8 +32,6 @@ PRESENTED_FROM_ANCESTOR = 8_000
 WIDE = 48  # pixels a side, from which on they are
 EPOCHS = 3  # how often each is shown, where there are very many
 MOST_EPOCHS = 150
-HELD = 0.2  # of the pictures are held out, but
-MOST_HELD = 2000
 PLENTY = 20_000  # pictures, from which on none is moved about
 
 
@@ -112,10 +109,6 @@ def training(
         augmentation=augmentation or ("none" if stem or images >= PLENTY else "crop"),
         competition=CompetitionSettings(share=0.0) if ancestor else CompetitionSettings(),
     )
-
-
-def held_share(images: int) -> float:
-    return min(HELD, MOST_HELD / max(1, images))
 
 
 def checks(steps: int) -> int:

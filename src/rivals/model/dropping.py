@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rivals.model import manifest, moved_edges
-from rivals.model.folder import ModelFolder, write_lock
+from rivals.model.folder import ModelFolder
+from rivals.model.folder_writing import write_lock
 from rivals.model.manifest import TaskFacts
 
 

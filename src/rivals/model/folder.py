@@ -13,13 +13,9 @@ no lock; one process at a time may write. Links in the folder are not followed.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import re
 import unicodedata
 import zlib
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import MutableMapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,12 +25,12 @@ from torch import Tensor
 
 from rivals.ancestors.timm_backbone import Backbone
 from rivals.errors import RivalsError, unknown
-from rivals.io import signatures
-from rivals.io.files import make_folders, remove_files, write_bytes
-from rivals.io.locks import LOCK_NAME, BusyError, FolderLock
+from rivals.io.files import write_bytes
+from rivals.io.locks import FolderLock
 from rivals.io.process_memory import available_memory
-from rivals.io.reading import check_no_links, printable
-from rivals.learn.twta import TWTA, TWTASettings
+from rivals.io.reading import printable
+from rivals.learn.model_twta import ModelTWTA
+from rivals.learn.twta import TWTASettings
 from rivals.model import (
     ancestor_file,
     defaults,
@@ -45,10 +41,12 @@ from rivals.model import (
     task_file,
 )
 from rivals.model.ancestor_file import AnyAncestor
+from rivals.model.folder_writing import check_different, write_model
 from rivals.model.history import ModelHistory
-from rivals.model.manifest import NAME, Description, MovedEdges, TaskFacts, damaged
+from rivals.model.manifest import Description, MovedEdges, TaskFacts, damaged
 from rivals.model.moved_edges import Cells, StoredEdges, cell_count
 from rivals.model.network_size import check_network_size
+from rivals.model.ticket_mark import ticket_mark
 from rivals.naming import familiarity
 from rivals.naming.familiarity import FeatureStatistics
 from rivals.naming.predictor import Predictor
@@ -62,8 +60,6 @@ from rivals.streams.task import Preprocessing
 from rivals.tickets.overlap import overlaps
 from rivals.tickets.ticket import Ticket
 
-HALF = re.compile(r"\.model\.json\.\d+\.part")  # what a killed process may leave in the folder
-OURS = re.compile(r"[0-9a-f]{16}\.safetensors|\.[0-9a-f]{16}\.safetensors\.\d+\.part")  # in tasks
 TICKET_WEIGHT = 8  # bytes of a weight in memory: in its ticket, and where tickets run together
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, zlib.error)
 
@@ -134,7 +130,7 @@ class ModelFolder:
     # The network -------------------------------------------------------------------------------
 
     @cached_property
-    def method(self) -> TWTA:
+    def method(self) -> ModelTWTA:
         """The network with all that was learned, ready to learn more.
 
         Who writes meanwhile takes files away that were described when this model was opened; then
@@ -157,7 +153,7 @@ class ModelFolder:
                 what = f"its parts do not fit ({type(error).__name__})"
                 raise damaged(self.path, what) from error
 
-    def _load(self, method: TWTA) -> None:
+    def _load(self, method: ModelTWTA) -> None:
         network, content, prepare = method.network, self.description, self.preparation
         if not content.tasks and not content.units:
             return  # a new model
@@ -262,20 +258,12 @@ class ModelFolder:
             parts |= {k: t for k, t in own.items() if placed or not k.startswith("rivals")}
         for number, layer in enumerate(network.layers_of(task)):
             parts[f"layer{number}.weight"] = network.ticket_slice(layer, task)
-        named: tuple[object, ...] = content.network, content.input_shape, task if placed else ""
-        named += (self.method.known[task].classes,)
-        if content.sound:
-            named += (content.sound,)
-        if content.ancestor and content.ancestor.file:  # which says how pictures are prepared
-            named += (self.method.known[task].preprocessing,)
-        if network.stem is not None and content.ancestor:
-            named += (content.ancestor.timm, content.ancestor.sha256)
-        found = hashlib.sha256(repr(named).encode())
-        for name, tensor in sorted(parts.items()):
-            values = tensor.detach().cpu().contiguous()
-            found.update(f"\n{name} {values.dtype} {tuple(values.shape)}\n".encode())
-            found.update(values.numpy().tobytes())
-        return found.hexdigest()
+        own_ancestor = content.ancestor is not None and content.ancestor.file is not None
+        return ticket_mark(
+            content, task if placed else "", self.method.known[task].classes,
+            self.method.known[task].preprocessing if own_ancestor else None,
+            {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in parts.items()},
+        )  # fmt: skip
 
     # Writing -----------------------------------------------------------------------------------
 
@@ -295,46 +283,23 @@ class ModelFolder:
         files = {} if moved else {each.name: each for each in facts if each.name in self.moved}
         files |= {each.name: each for each in facts if not each.file}
         content = replace(self.description, history=self._history(facts, event, tasks))
-        self.lock.check_place()
-        check_no_links(self.path, self.path / task_file.FOLDER, "folder")
-        try:
-            content = self._attempt(content, facts, files, moved)
-        except RivalsError as error:
-            full = event == "drop" and spare_space.is_full(error)
-            if not full or not spare_space.give_back(self.path):
-                raise
-            content = self._attempt(content, facts, files, moved)
+        content, unsigned = write_model(
+            self.path, self.lock, lambda place: self._write(place, content, facts, files, moved),
+            event == "drop",
+        )  # fmt: skip
         made = ModelFolder(self.path, content, self.device, self.lock)
-        made.unsigned = signatures.remove(self.path)
-        sweep(self.path)
+        made.unsigned = unsigned
         made.__dict__["method"], made.moved = self.method, moved
         most, old = moved_edges.largest(self.method.network, moved), content.moved
         spare_space.keep(self.path, most + (old.bytes if old else 0), len(content.to_bytes()))
         return made
 
-    def _attempt(
-        self, content: Description, facts: list[TaskFacts], files: dict[str, TaskFacts],
-        moved: Cells,
-    ) -> Description:  # fmt: skip
-        """Write it all, or leave nothing of it behind."""
-        assert self.lock is not None
-        try:
-            return self._write(content, facts, files, moved)
-        except BaseException:
-            with contextlib.suppress(RivalsError):
-                self.lock.check_place()
-                sweep(self.path)
-            raise
-
     def _write(
-        self, content: Description, facts: list[TaskFacts], files: dict[str, TaskFacts],
-        moved: Cells,
+        self, place: Path, content: Description, facts: list[TaskFacts],
+        files: dict[str, TaskFacts], moved: Cells,
     ) -> Description:  # fmt: skip
-        """Write `files`, the edges that moved and a new ancestor, and model.json last."""
-        assert self.lock is not None
-        network, place = self.method.network, self.path / task_file.FOLDER
-        with _in_words(place):
-            place.mkdir(exist_ok=True)  # not its parents: who moved the folder keeps it so
+        """Write `files`, the edges that moved and a new ancestor."""
+        network = self.method.network
         if content.ancestor and content.ancestor.file and self.new_ancestor:
             write_bytes(place / content.ancestor.file, self.new_ancestor.data)
         written = []
@@ -358,10 +323,7 @@ class ModelFolder:
             others = MovedEdges(file, checksum, len(data))
         check_different(written)
         units = tuple(rivals.units for rivals in network.rivals())
-        content = replace(content, units=units, tasks=tuple(written), moved=others)
-        self.lock.check_place()
-        write_bytes(self.path / NAME, content.to_bytes())
-        return content
+        return replace(content, units=units, tasks=tuple(written), moved=others)
 
     def _history(self, facts: list[TaskFacts], event: str, tasks: tuple[str, ...]) -> ModelHistory:
         """The history with the event added; a model of rivals 0.1 begins its history now."""
@@ -375,18 +337,7 @@ class ModelFolder:
         return history
 
 
-@contextlib.contextmanager
-def _in_words(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RivalsError(
-            f"Could not write to {path} ({error.strerror}); make room there, or choose another "
-            "place."
-        ) from error
-
-
-def empty(content: Description, ancestor: AnyAncestor | None, device: str = "cpu") -> TWTA:
+def empty(content: Description, ancestor: AnyAncestor | None, device: str = "cpu") -> ModelTWTA:
     """A network that knows nothing yet."""
     settings = NetworkSettings(
         architecture=content.network, widths=content.widths, units=content.rivals
@@ -398,7 +349,7 @@ def empty(content: Description, ancestor: AnyAncestor | None, device: str = "cpu
     else:
         check_network_size(settings, shape)
     plan = NetworkPlan(settings, shape, find_device(device), stem)
-    method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
+    method = ModelTWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
     if ancestor and not isinstance(ancestor, Backbone):
         if settings != ancestor.network(content.rivals) or ancestor.misfit(method.network):
             raise RivalsError(
@@ -416,18 +367,6 @@ def check_statistics(path: Path, task: str, kept: dict[str, Tensor]) -> None:
         raise damaged(path, f"the statistics of '{task}' are of no pictures")
 
 
-def check_different(tasks: Sequence[TaskFacts]) -> None:
-    """Refuse two tasks with one file: dropping one of them would take it from the other."""
-    seen: dict[str, str] = {}
-    for each in tasks:
-        if each.file in seen:
-            raise RivalsError(
-                f"The task '{each.name}' would be '{seen[each.file]}' again, the same in every "
-                "bit; give it other pictures, or drop that task first."
-            )
-        seen[each.file] = each.name
-
-
 def check_finite(task: str, tensors: dict[str, Tensor]) -> None:
     for tensor in tensors.values():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
@@ -435,66 +374,3 @@ def check_finite(task: str, tensors: dict[str, Tensor]) -> None:
                 f"The weights of '{task}' are no longer finite, so the model was left as it was; "
                 "try other pictures, or fewer --epochs."
             )
-
-
-def sweep(folder: Path) -> None:
-    """Remove what no description names: dropped tasks, and what a killed process left."""
-    used: set[str] = manifest.read(folder).files() if manifest.exists(folder) else set()
-    real = Path(os.path.realpath(folder))  # the folder itself may be a link, for the user named it
-    remove_files(real, lambda name: HALF.fullmatch(name) is not None)
-    remove_files(
-        real / task_file.FOLDER, lambda name: OURS.fullmatch(name) is not None and name not in used
-    )
-
-
-@contextlib.contextmanager
-def write_lock(folder: Path) -> Iterator[FolderLock]:
-    """Be the only one who writes to a model, which may be a new one."""
-    new, lock = not folder.exists(), None
-    try:
-        try:
-            make_folders(folder)
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise RivalsError(f"The model {folder} cannot be written to; choose another place.")
-            lock = FolderLock(folder)
-        except BusyError as error:
-            raise BusyError(
-                f"Another process is writing to the model {folder}; wait for it, or stop it."
-            ) from error
-        except (FileExistsError, NotADirectoryError) as error:
-            raise RivalsError(f"{folder} is a file; --model needs a folder.") from error
-        except OSError as error:
-            raise RivalsError(f"The model {folder} cannot be used ({error.strerror}).") from error
-        check_no_links(folder, folder / task_file.FOLDER, "folder")
-        if not manifest.exists(folder):
-            _check_empty(folder)
-        sweep(folder)
-        yield lock
-    finally:
-        if lock:
-            with contextlib.suppress(RivalsError):  # another folder in its place is not ours
-                lock.check_place()
-                if not manifest.exists(folder):
-                    _tidy(folder)
-            lock.release()
-            if new and not manifest.exists(folder):
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-
-
-def _check_empty(folder: Path) -> None:
-    """Where there is no model yet, there may be what killed lessons left, and nothing else."""
-    inside = folder / task_file.FOLDER
-    known = (inside, folder / LOCK_NAME, folder / spare_space.NAME)
-    others = [path for path in folder.iterdir() if path not in known and not HALF.match(path.name)]
-    if inside.is_dir():
-        others += [path for path in inside.iterdir() if not OURS.match(path.name)]
-    if others or (inside.exists() and not inside.is_dir()):
-        raise RivalsError(f"{folder} is not empty and holds no model; choose another --model.")
-
-
-def _tidy(folder: Path) -> None:
-    """A model that did not come to be leaves nothing behind."""
-    spare_space.give_back(folder)
-    with contextlib.suppress(OSError):
-        (folder / task_file.FOLDER).rmdir()

@@ -10,7 +10,7 @@ from rivals.io import signatures
 from rivals.io.files import flush_tree, new_folder
 from rivals.io.hub import HubRepository
 from rivals.io.reading import printable, read_bytes
-from rivals.model import limits, manifest, packing, task_file
+from rivals.model import limits, manifest, packing, stored_file
 from rivals.model.manifest import NAME
 from rivals.model.model_card import PICTURE, check_report, confusion_picture, model_card
 from rivals.model.testing import TestReport
@@ -38,13 +38,13 @@ def push(
         files[CARD] = model_card(repository.name, content, report, license).encode()
     for name, each in packing.stored_files(content).items():
         size = each.bytes or 0
-        files[name] = task_file.read_stored(model, each.file or "", each.sha256, size, name)
+        files[name] = stored_file.read_stored(model, each.file or "", each.sha256, size, name)
     count = len(content.tasks)
     message = f"Upload a model of {count:,} task{'' if count == 1 else 's'}"
     replaced = {signatures.NAME, PICTURE} if card else {signatures.NAME}
 
     def own(name: str) -> bool:
-        return name in replaced or name.startswith(f"{task_file.FOLDER}/")
+        return name in replaced or name.startswith(f"{stored_file.FOLDER}/")
 
     return repository.upload(files, message, own=own, private=private, revision=revision)
 

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import make_folders, new_folder, write_bytes
-from rivals.model import limits, task_file
-from rivals.model.folder import ModelFolder, write_lock
+from rivals.model import limits, stored_file
+from rivals.model.folder import ModelFolder
+from rivals.model.folder_writing import write_lock
 from rivals.model.manifest import Description, TaskFacts
 from rivals.model.packing import in_place_of
 from rivals.nn import task_tensors
@@ -269,9 +270,9 @@ def keep_ancestor(model: ModelFolder, made: Path) -> None:
     named = model.description.ancestor
     if named and named.file:
         what = "the file of its ancestor"
-        data = task_file.read_stored(model.path, named.file, named.sha256, named.bytes or 0, what)
-        make_folders(made / task_file.FOLDER)
-        write_bytes(made / task_file.FOLDER / named.file, data)
+        data = stored_file.read_stored(model.path, named.file, named.sha256, named.bytes or 0, what)
+        make_folders(made / stored_file.FOLDER)
+        write_bytes(made / stored_file.FOLDER / named.file, data)
 
 
 def check_same(made: Path, marks: Mapping[str, str]) -> Description:

@@ -8,10 +8,9 @@ after leaves the new one.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,9 @@ from rivals.learn.callbacks import (
 from rivals.learn.linear_head import Fit
 from rivals.learn.logistic_regression import logistic_regression
 from rivals.learn.method import Position
+from rivals.learn.model_twta import ModelTWTA
 from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.training_log import EVERY
-from rivals.learn.twta import TWTA
 from rivals.logs.open_loggers import LogTarget, open_loggers
 from rivals.model import advice, budgets, defaults, limits
 from rivals.model.advice import Advice
@@ -43,10 +42,18 @@ from rivals.model.data_source import PictureData, open_source, task_name
 from rivals.model.dropping import forget
 from rivals.model.edge_discriminant import EdgeDiscriminant
 from rivals.model.events import Event, EventCallback, Listener, begins, mistakes
-from rivals.model.folder import ModelFolder, write_lock
+from rivals.model.folder import ModelFolder
+from rivals.model.folder_writing import write_lock
 from rivals.model.frozen_features import ClosedForm, FrozenFeatures
 from rivals.model.learn_log import LearnLog, log_folder
 from rivals.model.learn_options import LearnOptions, new_model
+from rivals.model.lesson_checks import (
+    check_apart,
+    check_classes,
+    check_known,
+    check_strict,
+    limits_in_words,
+)
 from rivals.model.manifest import TaskFacts, exists
 from rivals.naming import familiarity
 from rivals.naming.discriminant import Head
@@ -133,7 +140,8 @@ def learn(
         check_apart(Path(data), where)
     with write_lock(where) as lock:
         opened = ModelFolder.open(where, device, lock) if exists(where) else None
-        check_known(opened, task, wanted.again or wanted.anew)
+        known = [] if opened is None else [each.name for each in opened.tasks]
+        check_known(known, task, wanted.again or wanted.anew)
         if opened is not None:
             wanted.check_existing(opened)
         source = open_source(data, task, classes)
@@ -378,28 +386,22 @@ class LearningSession:
                 self.listener({"event": "reading", "done": done, "of": count})
 
         pictures = picture_source.read(chosen, shape, progress, memory=self.memory.decoding)
-        if pictures.left_out and self.options.strict:
-            names = tuple(Path(each.path).name for each in pictures.left_out)
-            raise RivalsError(
-                f"{len(names)} of the files in {source.place} cannot be learned from "
-                f"({_some(names)}); take them out, or leave out --strict to see why each."
-            )
+        if self.options.strict:
+            check_strict(source.place, pictures.left_out)
         if pictures.left_out:
             self.listener({"event": "left_out", "files": [vars(e) for e in pictures.left_out]})
         return pictures
 
     def divide(self, pictures: LoadedPictures) -> Task:
         """Hold some pictures of every class out."""
-        share = defaults.held_share(len(pictures.labels))
+        share = limits.held_share(len(pictures.labels))
         known = self.model.description.task(self.task)
-        if known and sorted(known.classes) != sorted(pictures.classes):
-            raise RivalsError(
-                f"The task '{self.task}' has the classes {_some(known.classes)}, but the pictures "
-                f"have {_some(pictures.classes)}; to refine a task its classes must be the same."
-            )
+        if known:
+            check_classes(self.task, known.classes, pictures.classes)
         classes = known.classes if known else pictures.classes
         places = torch.tensor([classes.index(name) for name in pictures.classes])
-        examples = Examples(pictures.images, places[pictures.labels])
+        labels = places[torch.from_numpy(pictures.labels)]
+        examples = Examples(torch.from_numpy(pictures.images), labels)
         kept, held = stratified(examples.labels, share, self.seed.child("held"))
         self.items = [pictures.items[place] for place in torch.cat([kept, held]).tolist()]
         return Task(
@@ -450,7 +452,7 @@ class GrowthEvent(Callback):
         self.before, self.listener = before, listener
 
     def on_task_begin(self, trainer: Trainer) -> None:
-        assert isinstance(trainer.method, TWTA)
+        assert isinstance(trainer.method, ModelTWTA)
         after = [rivals.units for rivals in trainer.method.network.rivals()]
         if after != self.before:
             self.listener({"event": "grows", "units": after, "before": self.before})
@@ -469,7 +471,7 @@ class Refined(Callback):
         self.after = validation_accuracy(trainer)
 
 
-def remember(method: TWTA, task: Task, old: TaskRecord, share: float) -> None:
+def remember(method: ModelTWTA, task: Task, old: TaskRecord, share: float) -> None:
     """Join what was kept of the former pictures with the same of the new ones."""
     method.known[task.name] = old
     method.keep(few(task))
@@ -477,56 +479,3 @@ def remember(method: TWTA, task: Task, old: TaskRecord, share: float) -> None:
     assert old.kept is not None
     assert new is not None
     method.known[task.name] = old.with_kept(method.naming_rule().join(old.kept, new, share))
-
-
-@contextmanager
-def limits_in_words() -> Iterator[None]:
-    """The machine's limits in one sentence: torch, too, needs a place for temporary files."""
-    try:
-        yield
-    except OSError as error:
-        raise RivalsError(
-            f"The machine has no room to learn ({error.strerror or type(error).__name__}); free "
-            "some space on its disks, that for temporary files included. The model is as it was."
-        ) from error
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
-            raise
-        raise RivalsError(
-            "The memory is used up; close other programs, or allow fewer pictures with --ram. The "
-            "model is as it was."
-        ) from error
-
-
-def check_apart(folder: Path, model: Path) -> None:
-    """A model among the pictures would be taken for a class."""
-    inner, outer = (Path(os.path.realpath(each)) for each in (model, folder))  # loops, too
-    if inner == outer or outer in inner.parents:
-        raise RivalsError(
-            f"The model {model} would lie inside the folder of pictures {folder}; choose another "
-            "place with --model."
-        )
-
-
-def check_known(model: ModelFolder | None, task: str, again: bool) -> None:
-    known = [] if model is None else [each.name for each in model.tasks]
-    if len(known) >= limits.TASKS and not again:
-        raise RivalsError(
-            f"The model knows {len(known):,} tasks, which is the limit; drop one first."
-        )
-    if task in known and not again:
-        raise RivalsError(
-            f"The model knows a task '{task}'; choose another name with --name, or refine it with "
-            "--again."
-        )
-    if task not in known and again:
-        has = f"it knows {', '.join(known)}" if known else "it knows none"
-        raise RivalsError(
-            f"The model has no task '{task}' to refine, {has}; name one with --name, or leave out "
-            "--again."
-        )
-
-
-def _some(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -24,3 +24,10 @@ DESCRIPTION = 32 * 2**20  # bytes of model.json
 HEADER = 2**18  # bytes of the header of a task's file
 HISTORY = 50_000  # events
 WORDS = 2000  # characters of what is said of an ancestor
+RIVALS = 8  # in a block of a new model
+HELD, MOST_HELD = 0.2, 2000  # of the pictures are held out: a share, but not more
+
+
+def held_share(images: int) -> float:
+    """The share of so many pictures that is held out."""
+    return min(HELD, MOST_HELD / max(1, images))

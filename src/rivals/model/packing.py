@@ -29,7 +29,7 @@ from rivals.errors import RivalsError
 from rivals.io import signatures
 from rivals.io.files import new_folder, open_plain, write_parts
 from rivals.io.reading import CHUNK, read_bytes
-from rivals.model import limits, manifest, task_file
+from rivals.model import limits, manifest, stored_file
 from rivals.model.folder import ModelFolder
 from rivals.model.manifest import NAME, AncestorName, Description, MovedEdges, TaskFacts
 
@@ -148,7 +148,7 @@ def _files(folder: Path, content: Description, raw: bytes) -> Iterator[tuple[str
         what = f"the file {name}"
         yield (
             name,
-            task_file.read_stored(folder, each.file or "", each.sha256, each.bytes or 0, what),
+            stored_file.read_stored(folder, each.file or "", each.sha256, each.bytes or 0, what),
         )
 
 
@@ -156,7 +156,7 @@ def stored_files(content: Description) -> dict[str, Stored]:
     """The files of a model beside model.json, by their place in its folder, in order."""
     others = [each for each in (content.moved, content.ancestor) if each and each.file]
     stored: list[Stored] = [*content.tasks, *others]
-    return {f"{task_file.FOLDER}/{e.file}": e for e in sorted(stored, key=lambda e: e.file or "")}
+    return {f"{stored_file.FOLDER}/{e.file}": e for e in sorted(stored, key=lambda e: e.file or "")}
 
 
 # Unpacking ---------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _extract(file: IO[bytes], path: Path, folder: Path) -> None:
     if length != whole or len(files) != len(content.files()):
         raise _refused(path, f"it has {length:,} bytes, but its {NAME} asks for {whole:,}")
     check_room(folder, length)
-    (folder / task_file.FOLDER).mkdir()
+    (folder / stored_file.FOLDER).mkdir()
     for name, each in files.items():
         entries.append(_next(file, path, name, each.bytes or 0))
         write_parts(folder / name, _content(file, path, entries[-1], each.sha256))

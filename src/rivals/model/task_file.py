@@ -7,8 +7,6 @@ network expects before they are loaded, and its size before it is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import safetensors
@@ -17,10 +15,10 @@ import torch
 from torch import Tensor
 
 from rivals.io.files import digest
-from rivals.io.reading import UnreadableError, parse_json, read_bytes
 from rivals.model import limits
 from rivals.model.manifest import MovedEdges, TaskFacts, damaged, file_name
 from rivals.model.moved_edges import INDEX, cell_count
+from rivals.model.stored_file import Shapes, in_words, read_stored, shapes_of
 from rivals.naming.discriminant import MOST_IN_COVARIANCE
 from rivals.naming.familiarity import LEVELS
 from rivals.naming.gaussian import DIRECTIONS
@@ -29,10 +27,8 @@ from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
 from rivals.nn.task_tensors import DIRECT
 
-FOLDER = "tasks"
 BITS = [str(bits) for bits in range(1, 33)]  # that a winner may take
 CLAIMED = ("F16", "F32")  # types of claimed weights; F32 is how they were kept at first
-Shapes = dict[str, tuple[str, tuple[int, ...]]]  # by name: type and shape
 
 
 def encode(tensors: dict[str, Tensor]) -> tuple[str, str, bytes]:
@@ -80,43 +76,6 @@ def read_moved(
         if found != wanted:
             raise ValueError("does not fit its network")
         return tensors_of(data)
-
-
-def read_stored(model: Path, file: str, sha256: str, size: int, what: str) -> bytes:
-    """A file of a model, if it is as long as it should be and has the stated checksum."""
-    try:
-        data = read_bytes(model / FOLDER / file, "file", size, model)
-    except UnreadableError as error:
-        reason = str(error).rpartition("(")[2].rstrip(".)")
-        raise damaged(model, f"{what} cannot be read ({reason})") from error
-    if len(data) != size or digest(data) != sha256:
-        raise damaged(model, f"{what} is not the one that was written")
-    return data
-
-
-def shapes_of(data: bytes) -> Shapes:
-    """Types and shapes of the tensors in a file, from its header; a ValueError is its damage."""
-    length = int.from_bytes(data[:8], "little")
-    if length > limits.HEADER:
-        raise ValueError(f"has a header of {length:,} bytes")
-    try:
-        header = parse_json(data[8 : 8 + length], "The header")
-        return {
-            name: (str(entry["dtype"]), tuple(entry["shape"]))
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
-    except (UnreadableError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError("holds no tensors") from error
-
-
-@contextmanager
-def in_words(model: Path, what: str) -> Iterator[None]:
-    """A ValueError of the block as a sentence about a file of the model."""
-    try:
-        yield
-    except ValueError as error:
-        raise damaged(model, f"{what} {error}") from error
 
 
 def tensors_of(data: bytes) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import Field
 
 from rivals.errors import RivalsError
@@ -178,7 +179,7 @@ def read_part(source: PictureSource, shape: Shape) -> Examples:
     if found.left_out and not is_folder:
         first = found.left_out[0]
         raise RivalsError(f"Picture {first.path} of {source.place} cannot be used: {first.why}")
-    return Examples(found.images, found.labels)
+    return Examples(torch.from_numpy(found.images), torch.from_numpy(found.labels))
 
 
 def fingerprint(root: Path, tasks: dict[str, TaskPictures]) -> str:

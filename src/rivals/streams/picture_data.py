@@ -9,7 +9,7 @@ datasets.Dataset                 of Hugging Face, whose columns are found by the
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -51,18 +51,34 @@ def open_source(
         return picture_source.find(Path(data), fewest)
     if isinstance(data, tuple) and len(data) == 2:
         images, given = checked_arrays(data, name)
-        return picture_source.from_items(
-            name, Labels(given, classes, name), lambda item: images[item], fewest
-        )
+        return from_items(name, Labels(given, classes, name), lambda item: images[item], fewest)
     dataset = checked_dataset(data, name, aside)
     if isinstance(dataset, HuggingFaceItems):
         given = dataset.labels
     else:
         given = [sample_of(dataset, index, name)[1] for index in range(len(dataset))]
     named = class_names(dataset) if classes is None else classes
-    source = picture_source.from_items(
+    source = from_items(
         name, Labels(given, named, name), lambda item: sample_of(dataset, item, name)[0], fewest
     )
     if is_sound(source.get(source.items[0])):
         return picture_source.with_sounds(source)
     return source
+
+
+def from_items(
+    name: str, labels: Labels, get: Callable[[int], Any], fewest: int = 2
+) -> PictureSource:
+    """The pictures of a dataset or of an array, by the class of each item."""
+    numbers = labels.tensor.tolist()
+    classes: dict[str, list[Any]] = {
+        picture_source.named(label, "class"): [] for label in labels.classes
+    }
+    names = list(classes)
+    for item, number in enumerate(numbers):
+        classes[names[number]].append(item)
+    if len(classes) < fewest:
+        raise RivalsError(f"'{name}' has one class, '{names[0]}', but a task needs at least two.")
+    for label, items in classes.items():
+        picture_source.check_enough(name, label, len(items), fewest=fewest)
+    return PictureSource(name, classes, [], get)

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from rivals.errors import RivalsError
 from rivals.io.pictures import MAX_MEMORY, Shape, picture_size, to_pixels
@@ -29,7 +28,6 @@ from rivals.io.reading import printable
 from rivals.io.sounds import is_sound
 from rivals.io.spectrogram import SoundSettings
 from rivals.seeds import Seed
-from rivals.streams.own_streams import Labels
 
 IGNORED = {"thumbs.db", "desktop.ini"}  # what file managers leave
 PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
@@ -100,8 +98,8 @@ class LoadedPictures:
     """What was read: images (n, channels, height, width) uint8, labels (n,), what was left out."""
 
     classes: tuple[str, ...]
-    images: Tensor
-    labels: Tensor
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
     left_out: list[LeftOut]
     repeated: int  # pictures that were there before in the same class
     items: tuple[Any, ...] = ()  # where each image came from: a path, or a number
@@ -146,22 +144,6 @@ def find(folder: Path, fewest: int = 2) -> PictureSource:
     for name, files in classes.items():
         check_enough(folder, name, len(files), fewest=fewest)
     return with_sounds(PictureSource(folder, classes, left_out))
-
-
-def from_items(
-    name: str, labels: Labels, get: Callable[[int], Any], fewest: int = 2
-) -> PictureSource:
-    """The pictures of a dataset or of an array, by the class of each item."""
-    numbers = labels.tensor.tolist()
-    classes: dict[str, list[Any]] = {named(label, "class"): [] for label in labels.classes}
-    names = list(classes)
-    for item, number in enumerate(numbers):
-        classes[names[number]].append(item)
-    if len(classes) < fewest:
-        raise RivalsError(f"'{name}' has one class, '{names[0]}', but a task needs at least two.")
-    for label, items in classes.items():
-        check_enough(name, label, len(items), fewest=fewest)
-    return PictureSource(name, classes, [], get)
 
 
 def with_sounds(source: PictureSource) -> PictureSource:
@@ -293,8 +275,8 @@ def sample(found: PictureSource, most: int, seed: Seed) -> PictureSource:
         left -= min(size, each)
     classes = {}
     for name, files in found.classes.items():
-        order = torch.randperm(len(files), generator=seed.child(name).torch())[:each]
-        classes[name] = [files[i] for i in order.sort().values.tolist()]
+        order = seed.child(name).permutations()(len(files))[:each]
+        classes[name] = [files[i] for i in np.sort(order).tolist()]
     return replace(found, classes=classes)
 
 
@@ -345,13 +327,13 @@ def read(
     for place, number in enumerate(clear):
         if place != number:
             images[place] = images[number]
-    tensor = torch.from_numpy(images)[: len(clear)]
-    labelled = torch.tensor([labels[number] for number in clear], dtype=torch.int64)
+    labelled = np.array([labels[number] for number in clear], np.int64)
     for label, name in enumerate(found.classes):
         here = [each for each in left_out if named_like(Path(each.path).parent.name, name)]
         check_enough(found.place, name, int((labelled == label).sum()), here, fewest)
     items = tuple(kept[number][0] for number in clear)
-    return LoadedPictures(tuple(found.classes), tensor, labelled, left_out, repeated, items)
+    images = images[: len(clear)]
+    return LoadedPictures(tuple(found.classes), images, labelled, left_out, repeated, items)
 
 
 def named_like(text: str, name: str) -> bool:

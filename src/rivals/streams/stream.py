@@ -17,6 +17,7 @@ from rivals.io.spectrogram import SoundSettings
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.settings import Settings
+from rivals.streams.class_places import fold_places, stratified_places
 from rivals.streams.task import Examples, Preprocessing, Task
 
 if TYPE_CHECKING:
@@ -415,27 +416,12 @@ def check_share(name: str, share: float) -> None:
 
 
 def stratified(labels: Tensor, share: float, seed: Seed) -> tuple[Tensor, Tensor]:
-    """Indices split in two, class by class: (1 − share, share), at least one on each side of a
-    class that has two or more. Both come back in ascending order."""
-    kept, held = [], []
-    generator = seed.torch()
-    for label in sorted(set(labels.tolist())):
-        members = torch.nonzero(labels == label).flatten()
-        members = members[torch.randperm(len(members), generator=generator)]
-        few = round(len(members) * share)
-        few = min(max(few, 1), len(members) - 1) if share > 0 else 0
-        held.append(members[:few])
-        kept.append(members[few:])
-    return torch.cat(kept).sort().values, torch.cat(held).sort().values
+    """`stratified_places` as tensors."""
+    kept, held = stratified_places(labels.numpy(), share, seed)
+    return torch.from_numpy(kept), torch.from_numpy(held)
 
 
 def folds(labels: Tensor, count: int, seed: Seed) -> Iterator[tuple[Tensor, Tensor]]:
-    """Indices for cross-validation: (to learn from, to test), every class in all folds it can."""
-    generator, fold = seed.torch(), torch.empty_like(labels)
-    for label in sorted(set(labels.tolist())):
-        members = torch.nonzero(labels == label).flatten()
-        members = members[torch.randperm(len(members), generator=generator)]
-        fold[members] = torch.arange(len(members)) % count
-    for number in range(count):
-        if bool((fold == number).any()):
-            yield torch.nonzero(fold != number).flatten(), torch.nonzero(fold == number).flatten()
+    """`fold_places` as tensors."""
+    for learned, tested in fold_places(labels.numpy(), count, seed):
+        yield torch.from_numpy(learned), torch.from_numpy(tested)

@@ -7,28 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Preprocessing:
-    """From stored pixels to network input, channel by channel: (pixels / scale − mean) / std."""
-
-    scale: float
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """(n, channels, height, width) bytes → the same shape in float32."""
-        shape, device = (1, -1, 1, 1), images.device
-        factors = [1 / (self.scale * s) for s in self.std]
-        offsets = [m / s for m, s in zip(self.mean, self.std, strict=True)]
-        factor = torch.tensor(factors, device=device).view(shape)
-        offset = torch.tensor(offsets, device=device).view(shape)
-        return images.to(torch.float32, copy=True).mul_(factor).sub_(offset)
-
-
-def centred(channels: int, scale: float = 255.0) -> Preprocessing:
-    """From 0 … scale to −2 … 2, whatever the data are: how networks see pictures of all kinds."""
-    return Preprocessing(scale, (0.5,) * channels, (0.25,) * channels)
+from rivals.streams.preprocessing import Preprocessing as Preprocessing
+from rivals.streams.preprocessing import centred as centred
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class LastDrop:
 
     def undo(self) -> str:
         """Bring the last drop back; returns the task."""
-        from rivals.model.folder import write_lock
+        from rivals.model.folder_writing import write_lock
 
         if self.task is None:
             raise RivalsError("There is no drop that could be undone.")
