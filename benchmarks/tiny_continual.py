@@ -73,7 +73,7 @@ class Device(System):
         self.state.forget(task)
 
     def names(self, images: Tensor, task: str | None) -> list[str]:
-        return [self.state.answer(row, task)[0].name for row in self.features(images).numpy()]
+        return self.state.names(self.features(images).numpy(), task)
 
 
 class Package(System):
@@ -102,7 +102,7 @@ def pixels(images: Tensor) -> Tensor:
 def features_of(system: str) -> Any:
     """Features are made once for all streams."""
     kinds = {"c-int8": IntegerFeatures, "c-float": FloatFeatures}
-    return pixels if system == "pixels" else kinds[system](of_ancestor("tiny").body)
+    return cache(pixels if system == "pixels" else kinds[system](of_ancestor("tiny").body))
 
 
 SYSTEMS = ("c-int8", "c-float", "package", "pixels")
