@@ -64,9 +64,9 @@ class Learners:
             state.learn(row, group, label)
         rows = features(tested).numpy()
         for number in range(len(groups)):
-            yield [state.answer(row, str(number))[0].name for row in rows]
+            yield state.names(rows, str(number))
         if len(groups) > 1:
-            yield [state.answer(row)[0].name for row in rows]
+            yield state.names(rows)
 
     @torch.no_grad()
     def _package(

@@ -77,8 +77,8 @@ def accuracy(features: Any, labels: Sequence[int], learned: int, tested: int) ->
         for row in features(pictures(label, learned)).numpy():
             state.learn(row, "digits", str(label))
     right = [
-        state.answer(row)[0].name == str(label)
+        name == str(label)
         for label in labels
-        for row in features(pictures(label, tested, 100)).numpy()
+        for name in state.names(features(pictures(label, tested, 100)).numpy())
     ]
     return 100 * float(np.mean(right))

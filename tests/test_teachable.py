@@ -27,6 +27,7 @@ from rivals.deploy.teachable.compiled_features import CompiledFeatures
 from rivals.deploy.teachable.dead_leaves import dead_leaves
 from rivals.deploy.teachable.feature_layers import feature_steps, outputs_of
 from rivals.deploy.teachable.integer_features import IntegerFeatures
+from rivals.deploy.teachable.network_text import plain
 from rivals.deploy.teachable.spoken_device import Line, say, ticks
 from rivals.deploy.teachable.taught_state import TaughtState
 from rivals.deploy.teachable.teachable_export import export_teachable
@@ -334,6 +335,11 @@ def test_an_ancestor_without_covariance_is_refused(body) -> None:
     found = feature_network("tiny", SHAPE)
     with pytest.raises(RivalsError, match="brings no covariance"):
         calibrated_body("tiny", found.network, torch.ones(1), SHAPE, found.preparation)
+
+
+def test_a_name_ends_no_comment() -> None:
+    assert plain("mine */ int x; /*") == "mine ?? int x? ??"
+    assert "*/" not in plain("\n??/*/")
 
 
 def test_pictures_of_a_user_and_grey_ones_calibrate(tmp_path) -> None:

@@ -19,7 +19,7 @@ from rivals.errors import RivalsError
 
 NAME, MOST, PAGE = 64, 65535, 256  # as in teach.h
 MAGIC, FORMAT = 0x54564952, 1
-Features = NDArray[np.int64]  # (d,)
+Features = NDArray[np.int64]  # (d,), or (n, d) of several pictures
 
 
 @dataclass
@@ -62,11 +62,26 @@ class TaughtState:
 
     def answer(self, features: Features, task: str | None = None) -> tuple[TaughtClass, int]:
         """The nearest class, and how much likelier than the next: 256 times the logarithm."""
-        asked = [c for c in self.classes if task in (None, c.task)]
-        distances = [int(((features - c.mean) ** 2).sum()) for c in asked]
+        asked = self.asked(task)
+        distances = self._distances(features[None], asked)[0].tolist()
         best = min(range(len(asked)), key=distances.__getitem__)  # the first of equals
         others = [*distances[:best], *distances[best + 1 :], 2**64 - 1]
         return asked[best], min((min(others) - distances[best]) // (2 * UNIT), 2**31 - 1)
+
+    def names(self, rows: Features, task: str | None = None) -> list[str]:
+        """The nearest class of each row of features, (n, d)."""
+        asked = self.asked(task)
+        return [asked[place].name for place in self._distances(rows, asked).argmin(1)]
+
+    def asked(self, task: str | None) -> list[TaughtClass]:
+        return [c for c in self.classes if task in (None, c.task)]
+
+    @staticmethod
+    def _distances(rows: Features, asked: list[TaughtClass]) -> Features:
+        """Squared, (n, classes): whole numbers below 2⁵³, which are exact in float64."""
+        x, means = (np.asarray(a, np.float64) for a in (rows, [c.mean for c in asked]))
+        squares = (x * x).sum(1)[:, None] + (means * means).sum(1) - 2 * x @ means.T
+        return squares.astype(np.int64)
 
     def saved(self, network: int, sequence: int) -> bytes:
         """The bytes of a slot, in whole pages."""

@@ -58,34 +58,43 @@ static void arrange(int count) {
     }
 }
 
-static teach_sum product(const teach_weight *weights, int count) {
+static void products(const teach_weight *one, const teach_weight *other, int count,
+                     teach_sum found[2]) {
     const teach_term *terms = patch;
-    teach_sum sum = 0;
-    for (; count >= 4; count -= 4, weights += 4, terms += 4) {
+    teach_sum first = 0, second = 0;
+    for (; count >= 4; count -= 4, one += 4, other += 4, terms += 4) {
         uint32_t bytes;
         int16x2_t even, odd;
-        memcpy(&bytes, weights, sizeof bytes);
         memcpy(&even, terms, sizeof even);
         memcpy(&odd, terms + 2, sizeof odd);
-        sum = __smlad(even, __sxtb16((int8x4_t)bytes), sum);
-        sum = __smlad(odd, __sxtb16((int8x4_t)(bytes >> 8 | bytes << 24)), sum);
+        memcpy(&bytes, one, sizeof bytes);
+        first = __smlad(even, __sxtb16((int8x4_t)bytes), first);
+        first = __smlad(odd, __sxtb16((int8x4_t)(bytes >> 8 | bytes << 24)), first);
+        memcpy(&bytes, other, sizeof bytes);
+        second = __smlad(even, __sxtb16((int8x4_t)bytes), second);
+        second = __smlad(odd, __sxtb16((int8x4_t)(bytes >> 8 | bytes << 24)), second);
     }
-    for (; count > 0; --count) {
-        sum += (teach_sum)*weights++ * *terms++;
+    for (; count > 0; --count, ++terms) {
+        first += (teach_sum)*one++ * *terms;
+        second += (teach_sum)*other++ * *terms;
     }
-    return sum;
+    found[0] = first;
+    found[1] = second;
 }
 #else
 static void arrange(int count) {
     (void)count;
 }
 
-static teach_sum product(const teach_weight *weights, int count) {
-    teach_sum sum = 0;
+static void products(const teach_weight *one, const teach_weight *other, int count,
+                     teach_sum found[2]) {
+    teach_sum first = 0, second = 0;
     for (int i = 0; i < count; ++i) {
-        sum += (teach_sum)weights[i] * patch[i];
+        first += (teach_sum)one[i] * patch[i];
+        second += (teach_sum)other[i] * patch[i];
     }
-    return sum;
+    found[0] = first;
+    found[1] = second;
 }
 #endif
 
@@ -107,6 +116,23 @@ static teach_value kept(const layer *step, int output, teach_sum sum, teach_valu
 #endif
 }
 
+/* The sums of all outputs over the patch, two at a time; the largest of a pool is kept. */
+static void see(const layer *step, int first) {
+    const int count = step->kernel * step->kernel * step->inputs;
+    for (int i = 0; i < step->outputs; i += 2) {
+        const int other = i + 1 < step->outputs ? i + 1 : i;
+        const teach_weight *weights = step->weights;
+        teach_sum found[2];
+        products(weights + (size_t)i * count, weights + (size_t)other * count, count, found);
+        for (int k = i; k <= other; ++k) {
+            const teach_sum sum = found[k - i] + step->bias[k];
+            if (first || sum > sums[k]) {
+                sums[k] = sum;
+            }
+        }
+    }
+}
+
 static void carry_out(const layer *step, const uint8_t *image) {
     const int count = step->kernel * step->kernel * step->inputs;
     teach_value *to = memory + step->target;
@@ -119,13 +145,7 @@ static void carry_out(const layer *step, const uint8_t *image) {
                 gather(step, image, y * step->stride - step->padding,
                        x * step->stride - step->padding);
                 arrange(count);
-                for (int i = 0; i < step->outputs; ++i) {
-                    const teach_sum sum = product(step->weights + (size_t)i * count, count) +
-                                          step->bias[i];
-                    if (corner == 0 || sum > sums[i]) {
-                        sums[i] = sum;
-                    }
-                }
+                see(step, corner == 0);
             }
             for (int i = 0; i < step->outputs; ++i) {
                 const teach_value added =
