@@ -79,12 +79,16 @@ lock: $(VENV)/installed  ## choose the newest versions anew, with the hashes of 
 		-o requirements-timm.lock
 	$(COMPILE) --upgrade --extra bridges-test -c requirements-dev.lock -c requirements-timm.lock \
 		$(SOLVERS:%=--no-emit-package %) pyproject.toml -o requirements-bridges.lock
+	$(COMPILE) --upgrade --extra watch -c requirements-dev.lock pyproject.toml \
+		-o requirements-watch.lock
 	sed -i '1i # Made by `make lock`: every package of the development environment, with hashes.' \
 		requirements-dev.lock
 	sed -i '1i # Made by `make lock`: Ray and what it needs, in the versions of the other lock.' \
 		requirements-cluster.lock
 	sed -i '1i # Made by `make lock`: timm, what it needs, and weights that its tests learn with.' \
 		requirements-timm.lock
+	sed -i '1i # Made by `make lock`: what `rivals watch` needs for videos, cameras and MQTT.' \
+		requirements-watch.lock
 	sed -i '1i # Made by `make lock`: libraries that rivals works beside, and what they need, for tests.' \
 		requirements-bridges.lock
 

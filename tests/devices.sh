@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs, from Debian, the compilers and emulators that the tests of devices need.
+# Installs, from Debian, the compilers, emulators and the MQTT broker that the tests of devices need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PACKAGES=(gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-    qemu-user qemu-system-arm)
+    qemu-user qemu-system-arm mosquitto)
 SUDO=$([ "$(id -u)" = 0 ] || echo sudo)
 
 if ! dpkg-query -W -f '${Status}\n' "${PACKAGES[@]}" 2>/dev/null |

@@ -61,6 +61,47 @@ class Tab:
         return self.page.get_by_role("group", name=f"Class {name}", exact=True)
 
 
+# What overruns its card, is cut, or wraps where it should not; on the page as it is now.
+FAULTS = """() => {
+  const found = [];
+  const right = (node) => node.getBoundingClientRect().right;
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  if (wide > 0) found.push(`the page is ${wide} pixels too wide`);
+  const pen = document.createElement("canvas").getContext("2d");
+  const modal = document.querySelector("dialog[open]");
+  const kinds = "button, .button, input, select, label, summary, h1, h2, h3, td, p, b";
+  for (const node of document.querySelectorAll(kinds)) {
+    const elsewhere = modal && !modal.contains(node);
+    const apart = node.closest(".screen-reader, .scroll, .skip");
+    if (elsewhere || apart || !node.checkVisibility()) continue;
+    const name = `${node.textContent || node.placeholder || node.ariaLabel}`.slice(0, 60);
+    const home = node.parentElement.closest(".card, .class, dialog, nav, .undo, main");
+    if (home && right(node) > right(home) + 1) found.push(`${name} overruns`);
+    const cut = node.scrollWidth > node.clientWidth + 1;
+    if (node.matches("button:not(.chip)") && cut) found.push(`${name} is cut`);
+    if (node.placeholder && !node.value) {
+      const style = getComputedStyle(node);
+      pen.font = style.font;
+      const sides = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+      const room = node.clientWidth - sides + 1;
+      if (pen.measureText(node.placeholder).width > room) found.push(`${name} is cut`);
+    }
+  }
+  const tabs = [...document.querySelectorAll("nav a")];
+  if (new Set(tabs.map((each) => each.getBoundingClientRect().top)).size > 1) {
+    found.push("the tabs wrap");
+  }
+  return found;
+}"""
+
+
+def fits(page: Any, where: Any = None) -> None:
+    """Nothing overruns, is cut or wraps at the width of a phone, a tablet and a desktop."""
+    for width in (360, 768, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate(FAULTS) == [], (where, width)
+
+
 def drop(page: Any, where: str, *paths: Path) -> None:
     """Let files or folders fall onto the page, as from a file manager."""
     box = page.locator(where).bounding_box()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from rivals.learn.model_twta import ModelTWTA
 from rivals.learn.trainer import Trainer
-from rivals.learn.twta import TWTA, TWTASettings
+from rivals.learn.twta import CompetitionSettings, TWTASettings
 from rivals.naming.discriminant import ClassStatistics, covariance, discriminant, head
 from rivals.naming.task_record import TaskRecord
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
@@ -43,9 +46,9 @@ def adopted(network: RivalNetwork) -> tuple[list[torch.Tensor], list[dict[str, t
     return weights, norms
 
 
-def learner(new: float, epochs: int = 2) -> TWTA:
-    settings = TWTASettings(new=new, epochs=epochs, batch_size=8)
-    method = TWTA(NetworkPlan(NETWORK, SHAPE), settings, Seed(3))
+def learner(new: float, epochs: int = 2, **changes: Any) -> ModelTWTA:
+    settings = TWTASettings(new=new, epochs=epochs, batch_size=8, **changes)
+    method = ModelTWTA(NetworkPlan(NETWORK, SHAPE), settings, Seed(3))
     adopted(method.network)
     return method
 
@@ -60,7 +63,7 @@ def test_where_the_ancestor_wins_a_task_owns_nothing() -> None:
 
 
 def test_new_units_start_as_copies_of_the_ancestor_and_leave_it_as_it_is() -> None:
-    method = learner(new=1)
+    method = learner(new=1, competition=CompetitionSettings(share=0))
     layers = method.network.layers()
     before = [method.network.ticket_slice(layer, ANCESTOR) for layer in layers]
     task = make_task("one")

@@ -199,6 +199,15 @@ NOT_LEARNED = {
 }
 
 
+def test_data_that_are_no_stream_yet_are_told_how_to_become_one() -> None:
+    for data in ((PIXELS, np.arange(6) % 2), [(p, 0) for p in PIXELS], Path("photos")):
+        with pytest.raises(
+            RivalsError, match=r"of type \w+, but a name or a rivals.Stream was"
+        ) as e:
+            rivals.run(data)  # type: ignore[arg-type]
+        assert len(str(e.value)) < 250
+
+
 @pytest.mark.parametrize("case", NOT_LEARNED)
 def test_what_is_not_learned_is_refused_in_one_sentence(case: str, tmp_path: Path) -> None:
     data, sentence = NOT_LEARNED[case]

@@ -315,7 +315,7 @@ def a_long_name(place: Path) -> None:
         (one_picture, "has 1 picture, but each needs at least 2"),
         (a_folder_of_tasks, "holds the folder 'digit 0' and no pictures, but a class is"),
         (loose_pictures, "no classes and 1 picture that lies directly in it, but a task needs"),
-        (only_damage, "is not a picture that can be read (UnidentifiedImageError)), but"),
+        (only_damage, "is not a picture that can be read), but"),
         (both_classes, "png: the same picture is in another class, too), but each"),
         (a_hidden_command, "characters that cannot be shown"),
         (bytes_that_are_no_text, "characters that cannot be shown"),

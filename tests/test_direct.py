@@ -20,8 +20,9 @@ from rivals.edge.runtime_c import compiler
 from rivals.errors import RivalsError
 from rivals.io.files import digest
 from rivals.io.pictures import to_pixels
+from rivals.learn.model_twta import ModelTWTA
 from rivals.learn.trainer import Trainer
-from rivals.learn.twta import TWTA, TWTASettings
+from rivals.learn.twta import TWTASettings
 from rivals.model import task_file
 from rivals.model.checking import check
 from rivals.model.folder import ModelFolder
@@ -76,25 +77,25 @@ def make_task(name: str, seed: int = 0, count: int = 24) -> Task:
     )  # fmt: skip
 
 
-def learner(stem: Stem | None, **settings: object) -> TWTA:
+def learner(stem: Stem | None, **settings: object) -> ModelTWTA:
     plan = NetworkPlan(MLP if stem else CONV, SHAPE, stem=stem)
-    return TWTA(plan, TWTASettings(epochs=2, batch_size=8, **settings), Seed(3))  # type: ignore[arg-type]
+    return ModelTWTA(plan, TWTASettings(epochs=2, batch_size=8, **settings), Seed(3))  # type: ignore[arg-type]
 
 
-def learn_directly(method: TWTA, task: Task, kind: str) -> None:
+def learn_directly(method: ModelTWTA, task: Task, kind: str) -> None:
     rows = method.direct_features(task, task.train, kind)
     apart = torch.eye(rows.shape[1]) * rows.var(0).mean()
     weight, bias = discriminant(rows, task.train.labels, apart)
     method.learn_direct(task, 0.05 * weight, 0.05 * bias)  # not so sure that nothing could change
 
 
-def right(method: TWTA, task: Task) -> float:
+def right(method: ModelTWTA, task: Task) -> float:
     found = method.predict(task.validation.images, task.name).label
     return float((found == task.validation.labels).float().mean())
 
 
 @pytest.fixture(params=[STEM, PIXELS, EDGES])
-def method(request: pytest.FixtureRequest) -> TWTA:
+def method(request: pytest.FixtureRequest) -> ModelTWTA:
     """A learner of a task with units, then a direct one, then one with units again."""
     made = learner(CountingStem() if request.param == STEM else None)
     Trainer(made).fit(make_task("first"))
@@ -121,7 +122,7 @@ def test_a_direct_head_reads_small_pixels() -> None:
     assert torch.allclose(network.cut("small")(images), network(images, "small"), atol=1e-5)
 
 
-def test_a_direct_task_learns_claims_nothing_and_changes_nobody(method: TWTA) -> None:
+def test_a_direct_task_learns_claims_nothing_and_changes_nobody(method: ModelTWTA) -> None:
     assert right(method, make_task("direct", 1, 90)) > 0.8
     assert method.winners("direct") == []
     assert all("direct" not in layer.weight.claims for layer in method.network.layers())
@@ -133,7 +134,7 @@ def test_a_direct_task_learns_claims_nothing_and_changes_nobody(method: TWTA) ->
         assert same_bits(bits[name], ticket_bits(method, name))
 
 
-def test_tickets_equal_their_network(method: TWTA) -> None:
+def test_tickets_equal_their_network(method: ModelTWTA) -> None:
     images = PREPARE(make_task("", 9).train.images)
     for task in method.known:
         ticket, scores = method.ticket(task), method.logits(images, task)
@@ -141,7 +142,7 @@ def test_tickets_equal_their_network(method: TWTA) -> None:
         assert torch.allclose(method.masked_logits(images, task), scores, atol=1e-4)
 
 
-def test_the_width_of_a_head_says_what_it_reads(method: TWTA) -> None:
+def test_the_width_of_a_head_says_what_it_reads(method: ModelTWTA) -> None:
     widths = method.network.direct_widths
     heads = {name: method.network.heads[name].weight.shape[1] for name in method.known}
     kind = method.network.direct_kind("direct")
@@ -159,12 +160,12 @@ def test_tasks_inherit_from_the_last_one_with_units(kind: str) -> None:
     assert method.ancestor(make_task("next")) == "first"
 
 
-def test_a_name_is_learned_once(method: TWTA) -> None:
+def test_a_name_is_learned_once(method: ModelTWTA) -> None:
     with pytest.raises(RivalsError, match="'first' was learned before"):
         learn_directly(method, make_task("first"), method.network.direct_kind("direct"))
 
 
-def test_the_state_brings_everything_back(method: TWTA) -> None:
+def test_the_state_brings_everything_back(method: ModelTWTA) -> None:
     other = learner(method.network.stem)
     other.load(method.state())
     for task in method.known:
@@ -173,7 +174,7 @@ def test_the_state_brings_everything_back(method: TWTA) -> None:
     assert not other.network.is_direct("first")
 
 
-def test_tasks_are_named_among_both_kinds(method: TWTA) -> None:
+def test_tasks_are_named_among_both_kinds(method: ModelTWTA) -> None:
     images = make_task("", 5).train.images
     together = method.predictor().predict(images)
     assert together.tasks == ("first", "direct", "last")
@@ -192,7 +193,7 @@ def test_every_rule_names_direct_tasks(rule: str) -> None:
     assert method.predict(make_task("", 5).train.images, None).task.shape == (16,)
 
 
-def test_a_direct_head_is_refined(method: TWTA) -> None:
+def test_a_direct_head_is_refined(method: ModelTWTA) -> None:
     task, before = make_task("direct", 7, 60), ticket_bits(method, "direct")
     others = {name: ticket_bits(method, name) for name in ("first", "last")}
     accuracy = right(method, task)
@@ -216,7 +217,7 @@ def test_a_stem_is_never_trained() -> None:
     assert same_bits(before, stem.state_dict())
 
 
-def test_a_stem_is_computed_once_to_learn_and_once_to_answer(method: TWTA) -> None:
+def test_a_stem_is_computed_once_to_learn_and_once_to_answer(method: ModelTWTA) -> None:
     stem = method.network.stem
     if not isinstance(stem, CountingStem):
         pytest.skip("this network has no stem")
@@ -228,7 +229,7 @@ def test_a_stem_is_computed_once_to_learn_and_once_to_answer(method: TWTA) -> No
     assert stem.seen == len(task.train)
 
 
-def test_few_pictures_are_a_closed_form_on_the_features_of_a_stem(method: TWTA) -> None:
+def test_few_pictures_are_a_closed_form_on_the_features_of_a_stem(method: ModelTWTA) -> None:
     stem = method.network.stem
     if not isinstance(stem, CountingStem):
         pytest.skip("this network has no stem")

@@ -13,8 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 WALK = """
-import pathlib, sys
+import importlib.util, pathlib, sys
 import numpy as np, rivals
+from rivals.baselines.controls import Finetune
 from rivals.cli.main import main
 assert pathlib.Path(rivals.__file__).is_relative_to(sys.argv[1]), rivals.__file__
 images = np.random.default_rng(0).integers(0, 50, (20, 16, 16), dtype=np.uint8)
@@ -22,6 +23,15 @@ images[:10, :8] += 150
 model = rivals.Model("parts")
 model.learn((images, ["top"] * 10 + ["none"] * 10), name="halves")  # from the shipped ancestor
 assert model.predict(images[0]).label == "top"
+
+
+class Mine(Finetune):
+    pass
+
+
+log = "csv,tensorboard" if importlib.util.find_spec("tensorboard") else "csv"
+stream = rivals.Stream.by_classes((images, [0] * 10 + [1] * 10), classes_per_task=2)
+rivals.run(stream, method=Mine, settings={"epochs": 1}, out="mine", log=log)
 main(["run", "digits", "--set", "tasks=1", "--set", "epochs=1", "--out", "run"])
 """
 
@@ -81,10 +91,12 @@ def test_it_installs_in_a_clean_environment(
     venv.create(room, with_pip=True)
     python = str(room / "bin" / "python")
     install = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]
-    done = subprocess.run([*install, str(dist[number])], capture_output=True, text=True)
+    wanted = f"{dist[number]}[tensorboard]"
+    done = subprocess.run([*install, wanted], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     command = [python, "-c", WALK, str(room)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert list((tmp_path / "mine" / "log" / "tensorboard").glob("events.*"))
     version = subprocess.run([str(room / "bin" / "rivals"), "--version"], capture_output=True)
     assert version.stdout.startswith(b"rivals 0.2.0")

@@ -323,7 +323,7 @@ def test_results_of_a_run_name_the_ancestor(tmp_path: Path, accepted: Accepted) 
 def test_tickets_of_a_benchmark_may_start_from_an_ancestor(
     tmp_path: Path, accepted: Accepted
 ) -> None:
-    changes = ["ancestor=tiny", "tasks=2", "epochs=1", "batch_size=160"]
+    changes = ["ancestor=tiny", "tasks=2", "epochs=2", "batch_size=160"]
     run = prepare(resolve("digits", "twta", overrides=parse_overrides(changes)), tmp_path / "run")
     assert run.stream.input_shape == (1, 48, 48)
     method = run.method

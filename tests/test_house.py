@@ -35,6 +35,7 @@ ROOMS = (
     "model/ticket_mark",
     "model/folder_writing",
     "model/lesson_checks",
+    "naming/frame_filter",  # one answer from several frames
     "edge",  # runs exported files and learns, without torch
     "logs",  # where the numbers of a training go; torch only inside one of them
     "experiment/grid_state",  # what a comparison says of itself, without torch
@@ -58,6 +59,7 @@ ROOMS = (
     "sklearn",  # bridges to other libraries, which only they import
     "avalanche",
     "web",
+    "watch",  # a stream of frames, and who is told of it; labels come in as the page's requests do
     "cli",
     "__main__",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ from hub_server import TOKEN, LocalHub
 from rivals.errors import RivalsError
 from rivals.io import signatures
 from rivals.io.hub_card import header
+from rivals.model.manifest import checksum
 from rivals.model.model_card import PICTURE, model_card
 from rivals.model.testing import report
 from teaching import folder, marks, teach
@@ -189,6 +191,20 @@ def test_other_content_is_refused(pushed: LocalHub, tmp_path: Path) -> None:
     refuse(pushed, tmp_path, r"The model ann/parts is damaged: model.json is not valid JSON")
     pushed.put("ann/parts", {"model.json": b"[" * 10**6})
     refuse(pushed, tmp_path, r"The model ann/parts is damaged")
+
+
+def test_a_path_that_leads_out_is_refused(pushed: LocalHub, tmp_path: Path) -> None:
+    """A model.json that is whole and names files elsewhere: none of them is asked for."""
+    described = json.loads(pushed.files("ann/parts")["model.json"])
+    for path in ("../up", "../../../up", "/up", "..\\up", "up"):
+        described["tasks"][0]["file"] = path
+        described["sha256"] = checksum(described)
+        raw = (json.dumps(described, indent=1, ensure_ascii=False) + "\n").encode()
+        pushed.put("ann/parts", {"model.json": raw, path: b"", f"tasks/{path}": b""})
+        pushed.sent = 0
+        refuse(pushed, tmp_path, r"The model ann/parts is damaged: (?!model.json has another)")
+        assert pushed.sent == len(raw)
+    assert not (tmp_path / "up").exists()
 
 
 def test_more_than_was_stated_is_not_fetched(pushed: LocalHub, tmp_path: Path) -> None:

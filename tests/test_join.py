@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import rivals
+from crash_points import crashes, read_tree, recorded, write_tree
 from rivals.model import joining, limits
 from rivals.model.checking import check
 from rivals.model.dropping import drop
@@ -257,6 +259,28 @@ def test_an_error_leaves_nothing(
     line = refused("join", bare.first, bare.second, "--out", tmp_path / "out")
     assert "would differ" in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc/self/fd")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="pathlib kept its own functions of os")
+def test_a_kill_leaves_nothing_or_all(bare: Pair, tmp_path: Path) -> None:
+    """At every moment, with and without power; the two models are only read."""
+    place, sources = tmp_path / "place", (bare.first, bare.second)
+    place.mkdir()
+    before = [read_tree(source) for source in sources]
+    with recorded(place) as recorder:
+        joining.join(*sources, place / "both")
+    assert [read_tree(source) for source in sources] == before
+    found = set()
+    for number, crash in enumerate(crashes(recorder.points)):
+        disk = write_tree(crash.tree, tmp_path / f"disk{number}", ended=2**22 + 1)
+        visible = [path.name for path in disk.iterdir() if not path.name.startswith(".")]
+        if visible:
+            assert visible == ["both"]
+            assert marks(disk / "both") == marks(bare.both)
+        found.add(bool(visible))
+        shutil.rmtree(disk)
+    assert found == {False, True}
 
 
 def test_the_command(bare: Pair, tmp_path: Path, accepted: Accepted) -> None:

@@ -124,6 +124,9 @@ def test_tasks_say_what_the_results_say(logged: Logged) -> None:
     assert float(last["accuracy_unknown"]) == pytest.approx(summary["accuracy"]["task_inferred"])
     assert float(last["forgetting"]) == pytest.approx(summary["forgetting"])
     assert float(last["bytes"]) == sum(summary["bytes"].values())
+    assert float(last["entropy"]) == pytest.approx(content["tasks"][-1]["entropy"][1])
+    assert float(last["winners_changed"]) == pytest.approx(content["tasks"][-1]["winners_changed"])
+    assert float(last["memory_mb"]) > 50
     pictures = sorted((results.folder / "log" / "images").iterdir())
     assert [int(path.stem.rpartition("-")[2]) for path in pictures] == [
         int(row["step"]) for row in rows
@@ -131,8 +134,7 @@ def test_tasks_say_what_the_results_say(logged: Logged) -> None:
     winners = [unit for layer in content["tasks"][0]["winners"] for unit in layer]
     with Image.open(pictures[-1]) as picture:
         pixels = np.asarray(picture)
-    side = pixels.shape[0] // 2  # two tasks
-    assert (pixels[side // 2, side // 2] == PALETTE[winners[0]]).all()
+    assert (pixels[pixels.shape[0] // 4, 5] == PALETTE[winners[0]]).all()  # of two tasks
 
 
 def test_a_logger_of_ones_own_hears_everything(logged: Logged) -> None:
@@ -157,7 +159,10 @@ def test_a_picture_of_winners() -> None:
     assert (picture[5, 55] < PALETTE[1]).any(), "unit 11 is a darker 1"
     many = winner_picture([[[0] * 5000]] * 300)
     assert many is not None
-    assert many.shape == (200, 5000, 3)
+    assert many.shape == (400, 5000, 3)
+    flat = winner_picture([[[0] * 40]])
+    assert flat is not None
+    assert flat.shape == (100, 400, 3), "a quarter as high as wide"
 
 
 @pytest.mark.skipif(not HAS_TENSORBOARD, reason="tensorboard is not installed: rivals[tensorboard]")
@@ -215,7 +220,7 @@ def test_steps_after_the_last_checkpoint_are_logged_once(logged: Logged, tmp_pat
     first = [value for kind, value in own.told if kind == "rewind"][1]
     assert 0 < first < len(before), "steps were logged that the checkpoint does not have"
     assert table(log / "steps.csv", "memory_mb") == table(whole / "steps.csv", "memory_mb")
-    assert table(log / "tasks.csv") == table(whole / "tasks.csv")
+    assert table(log / "tasks.csv", "memory_mb") == table(whole / "tasks.csv", "memory_mb")
     assert [path.name for path in sorted((log / "images").iterdir())] == [
         path.name for path in sorted((whole / "images").iterdir())
     ]

@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 
+import rivals
 from rivals.baselines.lookahead import split
 from rivals.errors import RivalsError
 from rivals.experiment import evaluation as evaluate
@@ -352,3 +353,30 @@ def test_joint_training_can_wait_for_several_tasks():
 def test_a_method_of_ones_own_is_a_method(name, kind):
     with imports_allowed([name]), pytest.raises(RivalsError, match=f"is of type {kind}.*, but a"):
         methods[name]
+
+
+def test_a_class_is_a_method_by_itself(tmp_path):
+    class Patient(methods["finetune"]):
+        """Fine-tuning that counts its tasks."""
+
+        counted = 0
+
+        def begin_task(self, task):
+            super().begin_task(task)
+            type(self).counted += 1
+
+    settings = {"tasks": 2, "epochs": 1, "architecture": "mlp", "widths": (8, 8)}
+    options = {"method": Patient, "settings": settings, "out": tmp_path / "run"}
+    try:
+        results = rivals.run("digits", **options)
+        assert Patient.counted == 2
+        assert results.content["method"].endswith("Patient")
+        assert rivals.run("digits", **options, resume=True).matrix == results.matrix
+        plain = rivals.run("digits", method="finetune", settings=settings, out=tmp_path / "plain")
+        assert plain.matrix == results.matrix
+    finally:
+        methods._entries.pop(methods.named(Patient))
+    with pytest.raises(RivalsError, match=r"type int, but a name or a subclass of rivals\.Method"):
+        rivals.run("digits", method=3)
+    with pytest.raises(RivalsError, match="a process of its own, which finds a method of yours as"):
+        rivals.compare("digits", [Patient], out=tmp_path / "grid")

@@ -438,7 +438,7 @@ def test_a_grid_compares_on_streams_of_ones_own(
     said = accepted("compare", "--benchmarks", f"ownstream:made,folder:{root}", *words)
     runs = json.loads(said)["runs"]
     assert [run["status"] for run in runs] == ["finished", "finished"]
-    names = sorted(path.name for path in Path("out").iterdir())
+    names = sorted(path.name for path in Path("out").iterdir() if path.is_dir())
     assert names[1] == "ownstream.made-finetune-default-0"
     assert names[0].startswith("folder-my.pictures-")
     grid = tmp_path / "grid.yaml"

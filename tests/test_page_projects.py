@@ -272,3 +272,25 @@ def test_a_drop_is_undone(tmp_path: Path) -> None:
     assert Model(model).tasks == []
     LastDrop(beside, OpenModel(model), collection)  # a server that starts deletes it for good
     assert list(beside.iterdir()) == [collection.folder]
+
+
+def test_posteriors_are_told_while_units_compete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the network, in whole percents; after the competition there are winners only."""
+    monkeypatch.setattr("rivals.model.events.EVERY", 0.0)
+    told: list[dict[str, Any]] = []
+    photos = folder(tmp_path / "photos", (0, 1), 12)
+    teach(photos, tmp_path / "model", epochs=20, listener=told.append)
+    steps = [event for event in told if event["event"] == "step"]
+    competing = [event for event in steps if event["competing"]]
+    assert 0 < len(competing) < len(steps)
+    assert all("posteriors" not in event for event in steps if not event["competing"])
+    for event in competing:
+        layers = zip(event["posteriors"], event["winners"], event["confidence"], strict=True)
+        for percents, winners, confidence in layers:
+            assert all(abs(sum(block) - 100) <= len(block) / 2 for block in percents)
+            best = [block[unit] for block, unit in zip(percents, winners, strict=True)]
+            assert best == [max(block) for block in percents]
+            assert abs(sum(best) / len(best) - 100 * confidence) < 1
+    assert competing[0]["posteriors"] != competing[-1]["posteriors"]  # they learn

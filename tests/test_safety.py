@@ -459,7 +459,7 @@ OUT_OF_RANGE = {
     "protect=all": "protect is 'all'; use edges or none",
     "inherit=all": "inherit is 'all'; use previous or none",
     "growth.enabled=perhaps": "growth.enabled must be true or false, but is 'perhaps'",
-    "per_example=true": "competition.per_example needs gating=relaxed, but gating is 'sparse'",
+    "per_example=true": "competition.per_example needs gating=relaxed, but gating is 'siblings'",
     "units=0": "units is 0, but must be at least 1",
     "widths=16-0": "widths is 0, but must be at least 1",
     "widths=-16,16": "widths is -16, but must be at least 1",

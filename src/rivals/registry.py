@@ -72,7 +72,7 @@ class Registry(Generic[Entry]):
         return add
 
     def __getitem__(self, name: str) -> Entry:
-        if ":" in name:
+        if ":" in name and name not in self._entries:
             return self._imported(name)
         if name not in self._entries and name in self._modules:
             importlib.import_module(self._modules[name])

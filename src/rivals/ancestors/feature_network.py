@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.fx import GraphModule
 
 from rivals.ancestors import ANCESTORS_SIDES, fitting_side
-from rivals.ancestors.ancestor import shipped
+from rivals.ancestors.ancestor import Ancestor, shipped
 from rivals.ancestors.timm_backbone import find_backbone, is_backbone
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
@@ -55,13 +56,29 @@ def feature_network(
         backbone = find_backbone(ancestor)
         stem = backbone.stem(side or backbone.side)
         return FrozenNetwork(backbone.name, stem, backbone.preparation(channels))
-    found = shipped(ancestor)
     side = side or fitting_side(min(height, width), ANCESTORS_SIDES)
-    network = NetworkPlan(found.network(1), (channels, side, side)).rivals(Seed(0))
-    found.give_to(network)
+    network = ancestor_graph(shipped(ancestor), (channels, height, width), side)
+    return FrozenNetwork(ancestor, network, centred(channels))
+
+
+@torch.no_grad()
+def ancestor_graph(
+    ancestor: Ancestor, input_shape: tuple[int, int, int], side: int = 0
+) -> GraphModule:
+    """The plain network of an ancestor: prepared pictures in, features out.
+
+    Args:
+        ancestor: Shipped with the package, or made by a user.
+        input_shape: Of the pictures.
+        side: What they are resized to first; 0: nothing, they are as the ancestor looks at them.
+    """
+    channels, height, width = input_shape
+    looked = (side, side) if side else (height, width)
+    network = NetworkPlan(ancestor.network(1), (channels, *looked)).rivals(Seed(0))
+    ancestor.give_to(network)
     cutter = Cutter()
     images = cutter.input()
-    if (height, width) != (side, side):
+    if (height, width) != looked:
         images = cutter.emit(Resize(side), images)
     flow = network.learning(False).flow(images, ANCESTOR)
-    return FrozenNetwork(ancestor, cutter.finish(flow.values).eval(), centred(channels))
+    return cutter.finish(flow.values).eval()

@@ -24,13 +24,12 @@ from torch import Tensor
 from rivals.ancestors import NO_ANCESTOR, SHIPPED
 from rivals.ancestors.shipped_file import PREPARED
 from rivals.ancestors.ticket_weights import BodyWeights, of_network, of_ticket, recognise
-from rivals.deploy import output_path
 from rivals.deploy.test_pictures import at_random
 from rivals.errors import RivalsError
 from rivals.experiment.results import read_results
 from rivals.experiment.stored_run import StoredRun, restored
 from rivals.io import signatures
-from rivals.io.files import digest, write_folder
+from rivals.io.files import digest, remove_abandoned, write_folder
 from rivals.io.reading import printable
 from rivals.learn.method import methods
 from rivals.learn.twta import TWTA
@@ -142,7 +141,7 @@ def make_ancestor(
     card["card_sha256"] = ancestor_file.card_checksum(card)
     text = (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode()
     ancestor_file.parse(text, data, place)  # nothing is written that could not be read
-    output_path.sweep(place)
+    remove_abandoned(place)
     write_folder(place, {FILE: data, CARD: text}, old=(signatures.NAME,))
     return MadeAncestor(place, card, len(data))
 

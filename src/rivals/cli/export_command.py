@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rivals.cli.echo import echo_json
+from rivals.cli.echo import echo, echo_json
 from rivals.cli.options import AllowImportOption, DataOption, JsonOption, use_data_folder
 from rivals.cli.stop_signals import sigterm_as_exception
 from rivals.io.reading import printable
 
 if TYPE_CHECKING:
     from rivals.deploy.exported import Exported
+    from rivals.deploy.teachable.teachable_export import ExportedTeachable
 
 LINE = 10_000  # characters of a path, at most
+TEACHABLE_CLASSES = 20  # that the sizes of a device are of
 
 
 def export(
@@ -53,22 +55,69 @@ def export(
             help="For web: the package onnxruntime-web; default: from the user's cache, else npm.",
         ),
     ] = None,
+    teachable: Annotated[
+        bool,
+        typer.Option("--teachable", help="For c: a device that learns and forgets by itself."),
+    ] = False,
+    ancestor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FOLDER",
+            help="With --teachable: tiny, small or your own, in place of a model.",
+        ),
+    ] = None,
     data: DataOption = None,
     allow_import: AllowImportOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Write a ticket as a file for a device. It is kept only if its answers are the same."""
-    from rivals.deploy.exporting import export_from
+    from rivals.deploy.exporting import check_teachable, export_from
     from rivals.registry import imports_allowed
 
     use_data_folder(data)
+    check_teachable(
+        teachable, to, {
+            "--task": task, "--float-input": float_input, "--all-tasks": all_tasks,
+            "--runtime": runtime,
+        }, ancestor,
+    )  # fmt: skip
     with sigterm_as_exception(), imports_allowed(allow_import or []):
+        if teachable:
+            from rivals.deploy.teachable.teachable_export import export_teachable
+
+            device = export_teachable(out, model, ancestor, images)
+            echo_json(device.to_dict()) if as_json else show_device(device)
+            return 0
         exported = export_from(model, out, to, task, images, float_input, all_tasks, runtime)
     if as_json:
         echo_json(exported.to_dict())
     else:
         show(exported)
     return 0
+
+
+def show_device(device: ExportedTeachable) -> None:
+    """The folder, what it knows, and what it takes."""
+    known = [f"{name} ({task})" for task, name in device.classes]
+    shape = " × ".join(map(str, device.input_shape))
+    echo(
+        f"Made {printable(str(device.path), LINE)}: the ancestor '{printable(device.ancestor)}', "
+        f"pictures of {shape} bytes, {len(known) or 'no'} class{'es' * (len(known) != 1)}"
+        f"{': ' if known else ''}{printable(', '.join(known), LINE)}."
+    )
+    if device.left_out:
+        echo(
+            f"Left out, as they are no closed form: {printable(', '.join(device.left_out), LINE)}."
+        )
+    if device.sizes:
+        echo(
+            f"On a Cortex-M4 with {TEACHABLE_CLASSES} classes: {device.sizes['flash']:,} bytes of "
+            f"flash, {device.sizes['ram']:,} bytes of memory."
+        )
+    echo(
+        f"The features of {device.compared} pictures are those of Python, bit for bit; ranges from "
+        f"{printable(device.calibrated, LINE)}."
+    )
 
 
 def show(exported: Exported) -> None:

@@ -26,6 +26,7 @@ from rivals.cli.run_command import EPILOG, run
 from rivals.cli.serve_command import serve
 from rivals.cli.sign_command import sign
 from rivals.cli.test_command import measure_accuracy
+from rivals.cli.watch_command import watch
 from rivals.errors import RivalsError, command_line
 
 EXAMPLES = """\
@@ -44,6 +45,7 @@ A model of your own pictures:
   rivals unpack model.rivals --model here               and a model again
   rivals join model other --out both                    the tasks of both, bit for bit
   rivals serve --model model                            a local page to train and try a model
+  rivals watch 0 --model model                          answers for a camera, a video or a folder
   rivals ancestor make model --out known                so that new models can start from it
 
 Experiments:
@@ -78,6 +80,7 @@ app.command("pack")(pack)
 app.command("unpack")(unpack)
 app.command("join")(join)
 app.command("serve")(serve)
+app.command("watch")(watch)
 app.command("run", epilog=EPILOG)(run)
 app.command("compare", epilog=EPILOG)(compare)
 app.command("report")(report)

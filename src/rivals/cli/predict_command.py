@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TextIO, TypeAlias
 
 import typer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rivals.answer import Answer
     from rivals.io.spectrogram import SoundSettings
+    from rivals.naming.frame_filter import Evidence
 
 BATCH = 64
 IGNORED = {"thumbs.db", "desktop.ini"}
@@ -47,6 +48,12 @@ def predict(
             "pictures that may be rejected by mistake, e.g. 0.05.",
         ),
     ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", help="The pictures are frames of one stream: the last ones answer together."
+        ),
+    ] = False,
     require_signature: SignatureOption = None,
     run_native: Annotated[
         bool,
@@ -67,10 +74,11 @@ def predict(
     """Print the class of each picture, its task, and the confidence."""
     check_formats(as_json, as_csv)
     check_threads(threads)
-    predictor = _open(model, task, reject, threads, require_signature, run_native)
+    opened = open_predictor(model, task, reject, threads, require_signature, run_native)
+    predictor = StreamPredictor(opened, reject) if stream else opened
     writer = Json() if as_json else Csv(sys.stdout) if as_csv else Text(predictor.several)
     unreadable = 0
-    for paths in _batches(find_files(images)):
+    for paths in _batches(find_files(images), 1 if stream else BATCH):
         unreadable += _predict(predictor, paths, writer)
     return 2 if unreadable else 0
 
@@ -84,6 +92,8 @@ class PicturePredictor(Protocol):
     sound: SoundSettings | None  # how sounds are read, where it takes some
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]: ...
+
+    def evidence(self, images: NDArray[np.uint8]) -> list[Evidence]: ...
 
 
 class ModelPredictor:
@@ -112,6 +122,9 @@ class ModelPredictor:
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
         return self.model.answers(images, self.task, self.reject)
+
+    def evidence(self, images: NDArray[np.uint8]) -> list[Evidence]:
+        return self.model.evidence(images, self.task, self.reject)
 
 
 class ArtefactPredictor:
@@ -145,8 +158,35 @@ class ArtefactPredictor:
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
         return self.artefact.answers(images)
 
+    def evidence(self, images: NDArray[np.uint8]) -> list[Evidence]:
+        from rivals.naming.frame_filter import Evidence
 
-def _open(
+        if self.several:
+            raise RivalsError(
+                f"{self.artefact.path} ranks no classes of the tasks that it does not name, which "
+                "frames of a stream are joined by; use the model's folder, or export one task."
+            )
+        return [Evidence.of_answer(each) for each in self.answers(images)]
+
+
+class StreamPredictor:
+    """Answers about the frames of one stream, each by the last ones together."""
+
+    def __init__(self, predictor: PicturePredictor, reject: float | None = None) -> None:
+        from rivals.naming.frame_filter import FrameFilter
+
+        self.predictor, self.together = predictor, FrameFilter(reject)
+        self.several, self.shape = predictor.several, predictor.shape
+        self.scale, self.sound = predictor.scale, predictor.sound
+
+    def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
+        return [self.together(each) for each in self.predictor.evidence(images)]
+
+
+AnyPredictor: TypeAlias = PicturePredictor | StreamPredictor
+
+
+def open_predictor(
     model: Path, task: str | None, reject: float | None, threads: int, key: Path | None,
     run_native: bool,
 ) -> PicturePredictor:  # fmt: skip
@@ -189,18 +229,18 @@ def _files_of(word: str) -> Iterator[str]:
                 yield os.path.join(folder, name)
 
 
-def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+def _batches(paths: Iterable[str], size: int) -> Iterator[list[str]]:
     batch: list[str] = []
     for path in paths:
         batch.append(path)
-        if len(batch) == BATCH:
+        if len(batch) == size:
             yield batch
             batch = []
     if batch:
         yield batch
 
 
-def _predict(predictor: PicturePredictor, paths: list[str], writer: Any) -> int:
+def _predict(predictor: AnyPredictor, paths: list[str], writer: Any) -> int:
     """Write an answer for each path, in their order; returns how many could not be read."""
     import numpy as np
 

@@ -62,3 +62,20 @@ def _check_alone(words: dict[str, object]) -> None:
             raise RivalsError(
                 f"{word} is for one ticket, and --all-tasks for all; leave out one of the two."
             )
+
+
+def check_teachable(
+    teachable: bool, to: str | None, others: dict[str, object], ancestor: str | None
+) -> None:
+    """Refuse words that go with a ticket beside those that go with a device that learns."""
+    if not teachable:
+        if ancestor is not None:
+            raise RivalsError(
+                "--ancestor is for a device that learns; add --to c --teachable, or leave it out."
+            )
+        return
+    if to != "c":
+        raise RivalsError("A device that learns is written in C alone; use --to c --teachable.")
+    for word, given in others.items():
+        if given is not None and given is not False:
+            raise RivalsError(f"{word} is for one ticket, and --teachable for none; leave it out.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from rivals.edge.artefact_files import MODEL_BYTES, waiting_card
 from rivals.edge.card import next_sidecar, sidecar
 from rivals.errors import RivalsError
-from rivals.io.files import flush_folder, move_folder
+from rivals.io.files import flush_folder, move_folder, remove_abandoned
 from rivals.io.reading import read_bytes
 
 
@@ -24,7 +23,7 @@ def place(out: Path) -> Iterator[Path]:
     """
     room = out.parent / f".{out.name}.{os.getpid()}.part"
     try:
-        sweep(out)
+        remove_abandoned(out)
         room.mkdir()
         yield room / out.name
         _move(room, out)
@@ -63,24 +62,6 @@ def _check(out: Path, suffix: str) -> None:
         raise RivalsError(f"There is no folder {out.parent} for {out.name}; make it first.")
     if not os.access(out.parent, os.W_OK | os.X_OK):
         raise RivalsError(f"{out.parent} cannot be written to; choose another place.")
-
-
-def sweep(out: Path) -> None:
-    """Remove what exports to `out` left that were killed."""
-    for left in out.parent.glob(f".{glob.escape(out.name)}.*.part"):
-        process = left.name.removesuffix(".part").rpartition(".")[2]
-        if process.isdigit() and not _runs(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it runs, and is somebody else's
-        return True
-    return True
 
 
 def _move(room: Path, out: Path) -> None:

@@ -17,6 +17,11 @@ from rivals.io.reading import UnreadableError, parse_json, printable, read_bytes
 MODEL_BYTES = 256 * 2**20  # of an artefact's file
 FOLDER = "folder"  # the artefact of a C program has no suffix
 C_FILES = ("ticket.c", "ticket.h")
+DEVICE_FILES = (  # of a device that learns (`rivals export --teachable`), as its card covers them
+    "Makefile", "example/alone.c", "example/board.c", "example/main.c", "example/ticks.c",
+    "features.c", "initial.c", "layers.h", "network.h", "network_float.c", "network_int8.c",
+    "teach.c", "teach.h",
+)  # fmt: skip
 PAGE = "page"  # nor has the folder of a page for browsers
 PAGE_MODEL = "model.onnx"
 PAGE_FILES, PAGE_BYTES = 32, 64 * 2**20  # in it, and of one beside the model, at most
@@ -104,6 +109,8 @@ def check_export(path: Path) -> list[str]:
 
     Returns what was found, a sentence each: format and size, tasks and classes, checksum.
     """
+    if find_suffix(path) == FOLDER and is_device(path):
+        return _check_device(path)
     files = read_artefact(path)
     card, size = files.card, sum(len(data) for data in files.content)
     kind = {FOLDER: "C source", PAGE: "a page for browsers"}.get(files.suffix, files.suffix)
@@ -123,6 +130,26 @@ NO_CHECKSUM = (
     "It has no checksum, as exports of rivals 0.1; a changed class name would not be noticed. "
     "Export it again to have one."
 )
+
+
+def is_device(path: Path) -> bool:
+    """Whether a folder of C is not a ticket's but that of a device that learns."""
+    return os.path.lexists(path / "teach.c") and not os.path.lexists(path / C_FILES[0])
+
+
+def _check_device(path: Path) -> list[str]:
+    place = path.resolve()
+    holder = _read_sidecar(place, path)
+    missing = [name for name in DEVICE_FILES if not os.path.lexists(place / name)]
+    if missing:
+        raise RivalsError(f"{path} holds no {missing[0]}; make it again with `rivals export`.")
+    content = [read_bytes(place / name, "source", MODEL_BYTES, place) for name in DEVICE_FILES]
+    if not checksum_fits(holder, *content):
+        raise RivalsError(f"{path} was altered: its checksum does not fit; export it again.")
+    return [
+        f"A device that learns, in C, of {sum(map(len, content)):,} bytes.",
+        "The checksum over the card and the sources fits.",
+    ]
 
 
 def _card_inside(data: bytes, suffix: str, path: Path) -> str | None:
@@ -160,6 +187,11 @@ def _read_beside(place: Path, suffix: str, path: Path) -> tuple[bytes, ...]:
     """What the card describes: the model's file, or the sources of a C program."""
     if suffix != FOLDER:
         return (read_bytes(place, "artefact", MODEL_BYTES),)
+    if is_device(place):
+        raise RivalsError(
+            f"{path} is a device that learns, which Python does not run; build it with "
+            f"`make -C {path}`."
+        )
     for name in C_FILES:
         if not os.path.lexists(place / name):
             raise RivalsError(f"{path} holds no {name}; make it with `rivals export --to c`.")

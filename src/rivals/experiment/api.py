@@ -9,10 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from rivals.errors import RivalsError
 from rivals.experiment.run_names import run_name
 from rivals.experiment.run_settings import resolve
 from rivals.experiment.start import prepare
 from rivals.learn.callbacks import Callback
+from rivals.learn.method import Method, methods
 from rivals.learn.training_log import EVERY, TrainingLog
 from rivals.logs.open_loggers import FOLDER, LogTarget, open_loggers
 from rivals.registry import imports_allowed
@@ -59,7 +61,7 @@ class RunResults:
 
 def run(
     benchmark: str | Stream,
-    method: str = "twta",
+    method: str | type[Method] = "twta",
     *,
     preset: str = "default",
     seed: int = 0,
@@ -80,7 +82,8 @@ def run(
     Args:
         benchmark: A name (`rivals.benchmarks` lists them), `folder:PATH`, `module:name`, or a
             `rivals.Stream`.
-        method: A name (`rivals.methods` lists them), or `module:name`.
+        method: A name (`rivals.methods` lists them), `module:name`, or a subclass of
+            `rivals.Method`.
         preset: The recipe of the benchmark.
         seed: All randomness comes from it.
         settings: Changes by name, such as {"epochs": 5, "competition.share": 0.2}.
@@ -102,8 +105,14 @@ def run(
     >>> len(results.matrix)
     2
     """
+    if not isinstance(benchmark, str | Stream):
+        raise RivalsError(
+            f"The benchmark is of type {type(benchmark).__name__}, but a name or a rivals.Stream "
+            "was expected; make one of your data, such as rivals.Stream.by_classes(data, "
+            "classes_per_task=2)."
+        )
     own = benchmark if isinstance(benchmark, Stream) else None
-    name = own.name if own is not None else str(benchmark)
+    name, method = own.name if own is not None else str(benchmark), methods.named(method)
     with imports_allowed([name, method, *(settings or {}).values()]):
         chosen = resolve(name, method, preset, seed, dict(settings or {}), threads, device, own)
         if out is not None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rivals.errors import RivalsError
-from rivals.io.files import write_json
+from rivals.io.files import remove_abandoned, write_json
 from rivals.io.reading import read_json
 
 NAME = ".grid.json"
@@ -24,6 +24,7 @@ class GridState:
     at_work: bool = False
 
     def write(self, folder: Path) -> None:
+        remove_abandoned(folder / NAME)  # several comparisons may work here, and be killed
         write_json(folder / NAME, asdict(self))
 
     @classmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -147,6 +148,24 @@ def remove_folder(folder: Path) -> None:
         return
     flush_folder(folder.parent)
     remove_partial(partial)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove what processes that were killed left of writing `path`; those that run are let be."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        process = left.name.removesuffix(".part").rpartition(".")[2]
+        if process.isdigit() and not _runs(int(process)):
+            remove_partial(left)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it runs, and is somebody else's
+        return True
+    return True
 
 
 def remove_partial(path: Path) -> None:

@@ -377,6 +377,8 @@ def _errors_in_words(name: str, kind: str, advice: str) -> Iterator[None]:
             f"{name} takes {error} is the limit; make it smaller, or save it as a JPEG that is "
             "not progressive."
         ) from error
+    except UnidentifiedImageError as error:
+        raise RivalsError(f"{name} is not a {kind}picture that can be read; {advice}.") from error
     except Exception as error:  # damaged files make pillow raise nearly anything
         raise RivalsError(
             f"{name} is not a {kind}picture that can be read ({type(error).__name__}); {advice}."

@@ -375,6 +375,21 @@ class MethodRegistry(Registry[type[Method]]):
             )
         return found
 
+    def named(self, method: str | type[Method]) -> str:
+        """The name of a method; a class that has none is found under `module:name` from now on."""
+        if isinstance(method, str):
+            return method
+        if not (isinstance(method, type) and issubclass(method, Method)):
+            raise RivalsError(
+                f"The method is of type {type(method).__name__}, but a name or a subclass of "
+                "rivals.Method was expected."
+            )
+        name = self.name_of(method)
+        if name is None:
+            name = f"{method.__module__}:{method.__qualname__}"
+            self.register(name)(method)
+        return name
+
 
 methods = MethodRegistry(
     "method",

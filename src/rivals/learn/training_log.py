@@ -1,8 +1,8 @@
 """The callback that feeds loggers: numbers of every few steps, numbers and a picture of every task.
 
-    steps/  task, loss, accuracy, lr, entropy, memory_mb     every N steps
-    tasks/  accuracy_known, accuracy_unknown, forgetting …   after every task
-    winners                                                  the winner of every block, a row a task
+    steps/  task, loss, accuracy, lr, entropy, memory_mb             every N steps
+    tasks/  accuracy_known, forgetting, entropy, memory_mb …   after every task
+    winners                                              the winner of every block, a row a task
 
 A step has the number of steps that were made before it, over all tasks. Nothing is averaged, so a
 run that goes on after a kill logs what one that was never stopped does.
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from rivals.learn.trainer import Trainer
 
 EVERY = 10  # steps
+FEWEST = 50  # steps of a task that are logged, as far as it has so many
 FLUSH_SECONDS = 2.0  # so that others can watch
 NOT_SETTINGS = ("format", "data", "versions", "sha256")  # of config.yaml
 CELL, LARGEST_SIDE, MOST_TASKS = 10, 1600, 200  # of a picture of winners
+FLATTEST = 4  # times as wide as high, so that few tasks can be seen, too
 PALETTE = np.array(
     [
         (31, 119, 180), (255, 127, 14), (44, 160, 44), (214, 39, 40), (148, 103, 189),
@@ -44,7 +46,8 @@ class TrainingLog(Callback):
 
     Args:
         loggers: A logger, or several.
-        every: Steps of a task between two that are logged; the last of a task is logged, too.
+        every: Steps of a task between two that are logged. The last of a task is logged, too, and
+            of short trainings so many that there are fifty.
 
     >>> import numpy as np, rivals
     >>> class Losses(rivals.Logger):
@@ -93,6 +96,9 @@ class TrainingLog(Callback):
             "accuracy_unknown": summary["accuracy"]["task_inferred"] if measured_now else None,
             "accuracy_new": content["matrix"][-1][-1],
             "forgetting": summary["forgetting"],
+            "entropy": (tasks[-1].get("entropy") or [None])[-1],
+            "winners_changed": tasks[-1].get("winners_changed"),
+            "memory_mb": peak_memory() / 1e6,
             "bytes": sum(summary["bytes"].values()),
             "ticket_bytes": tasks[-1]["ticket"]["bytes"],
         }
@@ -116,7 +122,8 @@ class TrainingLog(Callback):
     def on_step(self, trainer: Trainer, result: StepResult) -> None:
         at, task = trainer.method.position, trainer.task.name
         self.steps[task] = at.step
-        if (at.step - 1) % self.every and at.step < at.steps:
+        every = min(self.every, max(1, at.steps // FEWEST))
+        if (at.step - 1) % every and at.step < at.steps:
             return
         values = {
             "task": list(self.steps).index(task) + 1,
@@ -180,7 +187,8 @@ def winner_picture(tasks: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.uint8
             cells[row, start : start + len(layer)] = shades.astype(np.uint8)
             start += len(layer) + 1
     side = max(1, min(CELL, LARGEST_SIDE // max(wide, high)))
-    return cells.repeat(side, axis=0).repeat(side, axis=1)
+    tall = max(side, min(LARGEST_SIDE, wide * side) // (FLATTEST * high))
+    return cells.repeat(tall, axis=0).repeat(side, axis=1)
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -37,13 +37,12 @@ from rivals.ancestors import NO_ANCESTOR
 from rivals.ancestors.ancestor import shipped
 from rivals.ancestors.stream_view import StreamForAncestor
 from rivals.errors import RivalsError
-from rivals.learn.method import Method, Position, methods
+from rivals.learn.method import Method, methods
 from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tensors
 from rivals.learn.training_settings import TrainingSettings
-from rivals.naming.discriminant import ClassStatistics, Head, covariance, discriminant, head
+from rivals.naming.discriminant import Head, discriminant
 from rivals.naming.rule import Rule
 from rivals.naming.shared_features import SCALE, SharedFeatures
-from rivals.naming.task_record import TaskRecord
 from rivals.nn import task_tensors
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import active_count, anneal
@@ -52,14 +51,13 @@ from rivals.nn.optimisers import SGD, Adam
 from rivals.nn.rival_network import ANCESTOR
 from rivals.nn.selection import Draw, Masked, Settled, Siblings
 from rivals.nn.shared_weight import StoredWeight
-from rivals.nn.stem import STEM
 from rivals.nn.training_copy import ActiveSlice, SiblingCopy, TrainingCopy
 from rivals.nn.twta_layers import TWTALayer
 from rivals.seeds import Seed
 from rivals.settings import Settings
 from rivals.streams.batching import epoch
 from rivals.streams.stream import Stream
-from rivals.streams.task import Batch, Examples, Preprocessing, Task
+from rivals.streams.task import Batch, Task
 from rivals.tickets.parallel import AnyTicket, SharedBodyTicket
 
 DENSITY_EVERY = 20  # steps between two measurements of how dense the gradient is
@@ -67,8 +65,6 @@ ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterw
 GROWTH_ROUNDS = 8  # units that a block may gain before one task; one is usual
 CERTAIN = 1e4  # log π that no other unit reaches
 VIEWED = 64  # pictures that go through a stem at once
-AS_THEY_ARE = Preprocessing(1.0, (0.0,), (1.0,))  # of features
-DISTILLATION = 1.0  # weight of the former answers when a task is refined
 
 
 # Settings --------------------------------------------------------------------------------------
@@ -190,10 +186,8 @@ class TWTA(Method):
         self.density = [0.0, 0.0]  # sum and number of measurements
         self.entropies: list[float] = []  # of the posteriors, when they start and when they settle
         self.favourites: list[Tensor] = []  # ids of the units with the largest log π at the start
-        self.former: fx.GraphModule | None = None  # the ticket before it is refined
         self.dropped = False  # then edges may have moved between tasks
         self.first_head: Head | None = None  # of the next task; None: random
-        self._view: tuple[Task, Task] | None = None  # the last task, and what training reads of it
 
     @classmethod
     def view_of(cls, stream: Stream, settings: TrainingSettings) -> Stream:
@@ -236,18 +230,6 @@ class TWTA(Method):
         return next(
             (name for name in reversed(self.known) if not self.network.is_direct(name)), None
         )
-
-    @torch.no_grad()
-    def head_on_ancestor(self, task: Task) -> Head:
-        """What a new head starts as: the linear discriminant of the ancestor's features."""
-        network, labels = self.network, task.train.labels.to(self.device)
-        network.learning(False)
-        rows = [
-            network.shared_features(task.preprocessing(images.to(self.device)))
-            for images in torch.split(task.train.images, VIEWED)
-        ]
-        weight, bias = discriminant(torch.cat(rows), labels, network.within)
-        return SCALE * weight, SCALE * bias
 
     def make_room(self, task: str) -> list[Tensor]:
         """The posteriors a task starts with, the network having grown where room runs short.
@@ -408,8 +390,6 @@ class TWTA(Method):
         own = len(self.known[batch.task].classes)
         offset = scores.shape[1] - own
         loss = F.cross_entropy(scores, batch.labels + offset)
-        if self.former is not None:
-            loss = loss + DISTILLATION * self.distance_to_former(scores, batch)
         return loss, scores[:, offset:]
 
     def slices(self) -> list[ActiveSlice]:
@@ -548,112 +528,19 @@ class TWTA(Method):
                 break
             self.network.learning(True)(batch.images.to(self.device), task.name, self.selection)
 
-    # Refining a task that is known -------------------------------------------------------------
-
-    def begin_refining(self, task: Task) -> None:
-        """Train a known task further: the edges that it alone uses, its norms and its head.
-
-        Its former pictures are gone. What it knew of them is kept by distillation: the ticket as it
-        was also answers on the new pictures, and the new answers stay near.
-        """
-        if self.network.is_direct(task.name):
-            self.settings = self.settings.replace(lr=min(self.settings.lr, self.stable_lr(task)))
-        self.former = self.ticket(task.name)
-        steps = self.settings.batching.count(task) * self.settings.epochs
-        self.position = Position(steps=steps)
-        self.network.reopen(task.name)
-        self.current, self.competing, self._predictor = task.name, False, None
-        self.prepare_settled()
-
-    def end_refining(self, task: Task) -> None:
-        for part in self.slices():
-            part.write_back()
-        self.network.rewrite(task.name)
-        self.selection, self.optimisers, self.current, self.former = None, [], "", None
-
-    def distance_to_former(self, scores: Tensor, batch: Batch) -> Tensor:
-        """Kullback-Leibler divergence from the answers of the former ticket."""
-        assert self.former is not None
-        with torch.no_grad():
-            former = torch.softmax(self.former(batch.images), 1)
-        return F.kl_div(torch.log_softmax(scores, 1), former, reduction="batchmean")
-
-    # On features that do not change ------------------------------------------------------------
-
-    def learn_direct(self, task: Task, weight: Tensor, bias: Tensor) -> None:
-        """Learn `task` without a step and without units: this is its head, which reads no body.
-
-        Args:
-            task: The task.
-            weight: (classes, width); the width, one of `network.direct_widths`, says what it reads.
-            bias: (classes,).
-        """
-        self.check_new(task)
-        self.position, self.flops, self.spent = Position(), {}, 0.0
-        self.network.add_direct_head(task.name, weight, bias)
-        self.network.freeze(task.name)
-        self.known[task.name] = TaskRecord(task.classes, task.preprocessing)
-        self.facts[task.name] = {}
-        self.keep(task)
-
-    def stable_lr(self, task: Task) -> float:
-        """The learning rate at which a linear layer on what direct heads read does not diverge.
-
-        No norm brings these features to one scale, so the rate follows from their squares.
-        """
-        images = task.train.images
-        some = task.preprocessing(images[:: -(-len(images) // VIEWED)].to(self.device))
-        kind = self.network.direct_kind(task.name)
-        rows = self.network.learning(False).direct_flow(some, kind).values
-        return 1 / (1 + float(rows.square().sum(1).mean()))
+    # From an ancestor, whose features all tasks share --------------------------------------------
 
     @torch.no_grad()
-    def training_view(self, task: Task) -> Task:
-        """With a stem, the task in its features, which do not change: (n, d, 1, 1) for a picture.
-
-        The last one is kept, for what is measured after training.
-        """
-        if self.network.stem is None:
-            return task
-        if self._view is None or self._view[0] is not task:
-            parts = [self._view_of(task, each) for each in (task.train, task.validation)]
-            self._view = task, Task(task.name, task.classes, parts[0], parts[1], AS_THEY_ARE)
-        return self._view[1]
-
-    def _view_of(self, task: Task, examples: Examples) -> Examples:
-        rows = self.direct_features(task, examples, STEM)
-        return Examples(rows[:, :, None, None], examples.labels)
-
-    @torch.no_grad()
-    def direct_features(self, task: Task, examples: Examples, kind: str) -> Tensor:
-        """What direct heads of a kind read of these pictures: (n, d)."""
-        network, images = self.network.learning(False), torch.split(examples.images, VIEWED)
-        prepared = (task.preprocessing(some.to(self.device)) for some in images)
-        return torch.cat([network.direct_flow(some, kind).values.cpu() for some in prepared])
-
-    def learn_in_closed_form(self, task: str, record: TaskRecord) -> None:
-        """Learn `task` without a step: a head on the features of the ancestor, or of the stem.
-
-        The record keeps statistics of the task's features, with `prior` and `scale`. The head is
-        computed from them, so they are all there is to store (naming/discriminant.py).
-        """
-        assert record.kept is not None
-        self.known[task] = record
-        self.network.settle_on_features(task, *self.closed_form(record.kept))
-        self.network.freeze(task)
-        self.facts[task], self._predictor = {}, None
-
-    def closed_form(self, kept: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The head that follows from the statistics of a task."""
-        statistics = ClassStatistics.from_tensors(kept)
-        prior, scale = float(kept["prior"]), float(kept["scale"])
-        spread = covariance([statistics], self.network.within, prior)
-        weight, bias = head(statistics.means, spread)
-        return scale * weight, scale * bias
-
-    def in_closed_form(self, task: str) -> bool:
-        """Whether statistics are all that is stored of `task`."""
-        return "prior" in (self.known[task].kept or {})
+    def head_on_ancestor(self, task: Task) -> Head:
+        """What a new head starts as: the linear discriminant of the ancestor's features."""
+        network, labels = self.network, task.train.labels.to(self.device)
+        network.learning(False)
+        rows = [
+            network.shared_features(task.preprocessing(images.to(self.device)))
+            for images in torch.split(task.train.images, VIEWED)
+        ]
+        weight, bias = discriminant(torch.cat(rows), labels, network.within)
+        return SCALE * weight, SCALE * bias
 
     def set_head(self, task: str, weight: Tensor, bias: Tensor) -> None:
         """Give the head of `task` this weight (classes, features) and bias."""
@@ -664,13 +551,6 @@ class TWTA(Method):
         if self.network.shares_features:
             return SharedFeatures(self.network.within)
         return super().naming_rule()
-
-    def answering(self, task: str) -> AnyTicket:
-        if not self.in_closed_form(task):
-            return self.ticket(task)
-        own = self.network.heads[task]
-        weight, bias = own.weight.detach().flatten(1), own.bias.detach()
-        return SharedBodyTicket(self.shared_body, weight, bias)
 
     def features_ticket(self) -> AnyTicket | None:
         if not self.network.shares_features:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rivals.learn.linear_head import FOLDS, held_out_rows, held_out_scores
-from rivals.learn.twta import TWTA
+from rivals.learn.model_twta import ModelTWTA
 from rivals.model.frozen_features import best_scale, few_directions, loss_of
 from rivals.naming.discriminant import Head, discriminant
 from rivals.nn.stem import EDGES
@@ -28,7 +28,7 @@ PRIORS = (300.0, 1000.0)  # pictures that one variance for all directions may co
 class EdgeDiscriminant:
     """The edges of a task's pictures, and the discriminants that they make."""
 
-    def __init__(self, method: TWTA, task: Task, seed: Seed) -> None:
+    def __init__(self, method: ModelTWTA, task: Task, seed: Seed) -> None:
         parts = (task.train, task.validation)
         self.rows = torch.cat([method.direct_features(task, each, EDGES) for each in parts])
         self.labels = torch.cat([each.labels for each in parts])

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from rivals.learn.callbacks import Callback
 from rivals.learn.method import Method, StepResult
+from rivals.learn.model_twta import ModelTWTA
 from rivals.learn.trainer import Trainer
-from rivals.learn.twta import TWTA
 from rivals.streams.task import Task
 
 EVERY = 0.25  # seconds between two events of steps
+MOST_UNITS = 8192  # of a network whose posteriors are told
 MOST_CLASSES = 50  # of a confusion matrix
 MOST_MISTAKES = 60  # pictures that are named
 Event = dict[str, Any]
@@ -59,7 +60,7 @@ class EventCallback(Callback):
 
 def begins(method: Method, task: Task) -> Event:
     """What is going to be learned."""
-    assert isinstance(method, TWTA)
+    assert isinstance(method, ModelTWTA)
     rivals = method.network.rivals()
     return {
         "event": "begins",
@@ -101,21 +102,30 @@ def mistakes(task: Task, predicted: Tensor, items: Sequence[Any]) -> Event:
 
 
 def network_of(trainer: Trainer) -> Any:
-    assert isinstance(trainer.method, TWTA)
+    assert isinstance(trainer.method, ModelTWTA)
     return trainer.method.network
 
 
 def leaders(trainer: Trainer) -> dict[str, Any]:
-    """The unit that leads in every block, layer by layer, and its mean posterior."""
-    leading, confidence, task = [], [], trainer.task.name
-    for rivals in network_of(trainer).rivals_of(task):
-        posterior = rivals.posteriors.get(task)
-        if posterior is None:
+    """The unit that leads in every block, layer by layer, and its mean posterior.
+
+    While units compete, also the posterior of every unit in whole percents, by layer and block.
+    """
+    leading, confidence, percents, task = [], [], [], trainer.task.name
+    layers = network_of(trainer).rivals_of(task)
+    for rivals in layers:
+        log_posterior = rivals.posteriors.get(task)
+        if log_posterior is None:
             leading.append(rivals.winners[task].tolist())
             confidence.append(1.0)
             continue
-        best = torch.softmax(posterior.detach(), 1).max(1)
-        units = rivals.contenders[task].gather(1, best.indices.unsqueeze(1))
-        leading.append(units.squeeze(1).tolist())
+        posterior = torch.softmax(log_posterior.detach(), 1)  # (blocks, contenders)
+        best, units = posterior.max(1), rivals.contenders[task]
+        leading.append(units.gather(1, best.indices.unsqueeze(1)).squeeze(1).tolist())
         confidence.append(round(float(best.values.mean()), 4))
-    return {"winners": leading, "confidence": confidence}
+        every = posterior.new_zeros(rivals.blocks, rivals.units).scatter(1, units, posterior)
+        percents.append((100 * every).round().int().tolist())
+    told: dict[str, Any] = {"winners": leading, "confidence": confidence}
+    if percents and sum(each.blocks * each.units for each in layers) <= MOST_UNITS:
+        told["posteriors"] = percents
+    return told

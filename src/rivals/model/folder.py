@@ -29,7 +29,8 @@ from rivals.io.files import write_bytes
 from rivals.io.locks import FolderLock
 from rivals.io.process_memory import available_memory
 from rivals.io.reading import printable
-from rivals.learn.twta import TWTA, TWTASettings
+from rivals.learn.model_twta import ModelTWTA
+from rivals.learn.twta import TWTASettings
 from rivals.model import (
     ancestor_file,
     defaults,
@@ -129,7 +130,7 @@ class ModelFolder:
     # The network -------------------------------------------------------------------------------
 
     @cached_property
-    def method(self) -> TWTA:
+    def method(self) -> ModelTWTA:
         """The network with all that was learned, ready to learn more.
 
         Who writes meanwhile takes files away that were described when this model was opened; then
@@ -152,7 +153,7 @@ class ModelFolder:
                 what = f"its parts do not fit ({type(error).__name__})"
                 raise damaged(self.path, what) from error
 
-    def _load(self, method: TWTA) -> None:
+    def _load(self, method: ModelTWTA) -> None:
         network, content, prepare = method.network, self.description, self.preparation
         if not content.tasks and not content.units:
             return  # a new model
@@ -336,7 +337,7 @@ class ModelFolder:
         return history
 
 
-def empty(content: Description, ancestor: AnyAncestor | None, device: str = "cpu") -> TWTA:
+def empty(content: Description, ancestor: AnyAncestor | None, device: str = "cpu") -> ModelTWTA:
     """A network that knows nothing yet."""
     settings = NetworkSettings(
         architecture=content.network, widths=content.widths, units=content.rivals
@@ -348,7 +349,7 @@ def empty(content: Description, ancestor: AnyAncestor | None, device: str = "cpu
     else:
         check_network_size(settings, shape)
     plan = NetworkPlan(settings, shape, find_device(device), stem)
-    method = TWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
+    method = ModelTWTA(plan, TWTASettings(), Seed(content.seed).child("method"))
     if ancestor and not isinstance(ancestor, Backbone):
         if settings != ancestor.network(content.rivals) or ancestor.misfit(method.network):
             raise RivalsError(

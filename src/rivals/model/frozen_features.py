@@ -18,7 +18,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from rivals.learn.linear_head import FOLDS
-from rivals.learn.twta import TWTA
+from rivals.learn.model_twta import ModelTWTA
 from rivals.naming.discriminant import (
     MOST_IN_COVARIANCE,
     ClassStatistics,
@@ -83,7 +83,7 @@ def loss_of(scores: Tensor, labels: Tensor) -> float:
 class FrozenFeatures:
     """The ancestor's features of a task's pictures, and the heads that they make."""
 
-    def __init__(self, method: TWTA, task: Task, seed: Seed) -> None:
+    def __init__(self, method: ModelTWTA, task: Task, seed: Seed) -> None:
         self.within, self.seed, self.classes = method.network.within.cpu(), seed, len(task.classes)
         view = method.training_view(task)
         self.train, self.validation = (
@@ -92,7 +92,7 @@ class FrozenFeatures:
         self.train_labels, self.validation_labels = task.train.labels, task.validation.labels
 
     @torch.no_grad()
-    def _features(self, method: TWTA, task: Task, examples: Examples) -> Tensor:
+    def _features(self, method: ModelTWTA, task: Task, examples: Examples) -> Tensor:
         network = method.network
         network.learning(False)
         parts = [

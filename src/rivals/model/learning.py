@@ -32,9 +32,9 @@ from rivals.learn.callbacks import (
 from rivals.learn.linear_head import Fit
 from rivals.learn.logistic_regression import logistic_regression
 from rivals.learn.method import Position
+from rivals.learn.model_twta import ModelTWTA
 from rivals.learn.trainer import PLANNED, Trainer
 from rivals.learn.training_log import EVERY
-from rivals.learn.twta import TWTA
 from rivals.logs.open_loggers import LogTarget, open_loggers
 from rivals.model import advice, budgets, defaults, limits
 from rivals.model.advice import Advice
@@ -452,7 +452,7 @@ class GrowthEvent(Callback):
         self.before, self.listener = before, listener
 
     def on_task_begin(self, trainer: Trainer) -> None:
-        assert isinstance(trainer.method, TWTA)
+        assert isinstance(trainer.method, ModelTWTA)
         after = [rivals.units for rivals in trainer.method.network.rivals()]
         if after != self.before:
             self.listener({"event": "grows", "units": after, "before": self.before})
@@ -471,7 +471,7 @@ class Refined(Callback):
         self.after = validation_accuracy(trainer)
 
 
-def remember(method: TWTA, task: Task, old: TaskRecord, share: float) -> None:
+def remember(method: ModelTWTA, task: Task, old: TaskRecord, share: float) -> None:
     """Join what was kept of the former pictures with the same of the new ones."""
     method.known[task.name] = old
     method.keep(few(task))

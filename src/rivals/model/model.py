@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -20,11 +20,13 @@ from rivals.model.dropping import Dropped
 from rivals.model.folder import ModelFolder
 from rivals.model.manifest import TaskFacts
 from rivals.naming.familiarity import check_share
+from rivals.naming.frame_filter import Evidence, FrameFilter
 from rivals.naming.predictor import Predictor
 from rivals.tickets.ticket import Ticket
 
 if TYPE_CHECKING:  # imported when learning, testing or exporting begins: answering is quick
     from rivals.deploy.exported import Exported
+    from rivals.deploy.teachable.teachable_export import ExportedTeachable
     from rivals.learn.callbacks import Callback
     from rivals.logs.open_loggers import LogTarget
     from rivals.model.data_source import PictureData
@@ -175,6 +177,30 @@ class Model:
             epochs=epochs, augmentation=augmentation, seed=seed,
         )  # fmt: skip
 
+    def add_picture(
+        self, picture: Picture | Sound, label: str, task: str | None = None
+    ) -> TaskFacts:
+        """Teach one picture of a class, in the time of an answer.
+
+        The task must be one that is kept as statistics of features, as those of few photos are.
+
+        Args:
+            picture: As for `predict`.
+            label: Its class; one that the task does not know is new in it.
+            task: The task; only needed where several could be meant.
+        """
+        from rivals.model.adding import add_picture, find_task
+        from rivals.streams.picture_source import named
+
+        self.check(task)
+        opened = self.opened()
+        content = opened.description
+        pixels = to_pixels(picture, content.input_shape, sound=content.sound)
+        self._opened = None  # after an error it is read anew
+        made = add_picture(opened, torch.from_numpy(pixels), label, task)
+        self._opened, self._raw = made, manifest.read_raw(self.path)
+        return find_task(made, named(label, "class"), task)
+
     def drop(self, task: str) -> Dropped:
         """Take a task out, exactly: the other tasks keep every bit."""
         return dropping.drop(self.path, task)
@@ -251,10 +277,7 @@ class Model:
         self.check(task, reject)
         predictor = self.predictor()
         name = None if task is None else self.opened().task(task).name
-        pixels = torch.from_numpy(
-            np.require(images, requirements=["C", "W"])
-        )  # torch warns otherwise
-        found = predictor.predict(pixels.to(self.opened().method.device), name, reject)
+        found = predictor.predict(self._pixels(images), name, reject)
         answers = []
         for image, member in enumerate(found.task.tolist()):
             classes = predictor.records[member].classes
@@ -266,6 +289,61 @@ class Model:
             rejected = found.rejected is not None and bool(found.rejected[image])
             answers.append(Answer(choices, rejected))
         return answers
+
+    def watch(
+        self, frames: Iterable[Picture | Sound], task: str | None = None,
+        reject: float | None = None,
+    ) -> Iterator[Answer]:  # fmt: skip
+        """What a stream of pictures shows: an answer after every frame, by the last ones together.
+
+        >>> import numpy as np, rivals
+        >>> images = np.random.default_rng(0).integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
+        >>> images[:20, :8], labels = 0, ["screw"] * 20 + ["nut"] * 20
+        >>> model = rivals.Model("parts")
+        >>> learned = model.learn((images, labels), name="bin-1", epochs=5)
+        >>> [answer.task for answer in model.watch(images[:3])]
+        ['bin-1', 'bin-1', 'bin-1']
+
+        Args:
+            frames: Pictures as `predict` takes them, in their order; of a camera, say.
+            task, reject: As for `predict`.
+        """
+        self.check(task, reject)
+        return self._watched(frames, task, reject)
+
+    def _watched(
+        self, frames: Iterable[Picture | Sound], task: str | None, reject: float | None
+    ) -> Iterator[Answer]:
+        together = FrameFilter(reject)
+        for frame in frames:
+            content = self.opened().description
+            pixels = to_pixels(frame, content.input_shape, sound=content.sound)
+            yield together(self.evidence(pixels[None], task, reject)[0])
+
+    def evidence(
+        self, images: NDArray[np.uint8], task: str | None = None, reject: float | None = None
+    ) -> list[Evidence]:
+        """What pixels (n, channels, height, width) of the model's own size say of all classes."""
+        self.check(task, reject)
+        predictor, pixels = self.predictor(), self._pixels(images)
+        name = None if task is None else self.opened().task(task).name
+        asked = [name] if name is not None else list(predictor.tasks)
+        records = dict(zip(predictor.tasks, predictor.records, strict=True))
+        classes = tuple((each, records[each].classes) for each in asked)
+        rejected = [False] * len(images)
+        if name is not None or reject is not None:
+            found = predictor.predict(pixels, name, reject)
+            rejected = rejected if found.rejected is None else found.rejected.tolist()
+        if name is not None:
+            values = torch.log_softmax(found.outputs[0].scores, 1)
+        else:
+            values = predictor.log_probabilities(pixels)
+        rows = values.double().cpu().numpy()
+        return [Evidence(classes, *each) for each in zip(rows, rejected, strict=True)]
+
+    def _pixels(self, images: NDArray[np.uint8]) -> torch.Tensor:
+        own = np.require(images, requirements=["C", "W"])  # torch warns otherwise
+        return torch.from_numpy(own).to(self.opened().method.device)
 
     def explain(
         self, picture: Picture, task: str | None = None, *, label: str | None = None
@@ -351,6 +429,22 @@ class Model:
 
         self.opened()  # what is not signed as it must be is not exported either
         return export_from(self.path, Path(out), to, task, **options)
+
+    def export_teachable(
+        self, out: str | PathLike[str], *, images: str | PathLike[str] | None = None
+    ) -> ExportedTeachable:
+        """Write C with which a device learns and forgets by itself, from what this model knows.
+
+        Args:
+            out: The folder where it goes.
+            images: A folder of pictures, whatever they show, for the ranges of activations.
+        """
+        from rivals.deploy.teachable.teachable_export import export_teachable
+
+        self.opened()
+        return export_teachable(
+            Path(out), self.path, images=None if images is None else Path(images)
+        )
 
     # Sharing -----------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 
 class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -17,7 +16,9 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.total = 0
+        from torch.utils.flop_counter import flop_registry  # who only predicts does not need it
+
+        self.formulas, self.total = flop_registry, 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -32,6 +33,6 @@ class FlopCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if parts is not NotImplemented:
             return parts
         out = func(*args, **kwargs)
-        if func._overloadpacket in flop_registry:
-            self.total += flop_registry[func._overloadpacket](*args, **kwargs, out_val=out)
+        if func._overloadpacket in self.formulas:
+            self.total += self.formulas[func._overloadpacket](*args, **kwargs, out_val=out)
         return out

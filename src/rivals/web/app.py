@@ -184,12 +184,13 @@ def make_app(service: Service) -> FastAPI:
         task: OptionalText = None,
         reject: float | None = None,
         filename: Text = "The picture",
+        stream: OptionalText = None,
     ) -> Any:
         async with places:
             data = await _body(request, service.collection.limits.picture_bytes)
             shown = printable(filename)
             return await run_in_threadpool(
-                service.open_model.answer, data, shown, task or None, reject
+                service.open_model.answer, data, shown, task or None, reject, stream
             )
 
     @app.get("/api/winners")

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 TIMEOUT = 600  # seconds
 LABELS = {  # in the order of the page: name, what it is for
-    "ticket": ("Ticket folder", "safetensors and JSON, for rivals itself"),
-    "onnx": ("ONNX", "onnxruntime and most other runtimes"),
-    "ort": ("ORT", "onnxruntime, also its minimal builds"),
-    "onnx-int8": ("ONNX, 8 bits", "a quarter of the size"),
-    "c": ("C source", "microcontrollers; any C99 compiler"),
-    "web": ("Page for browsers", "a folder for any web server; camera, offline, phones"),
-    "litert": ("LiteRT", "phones and boards, formerly TensorFlow Lite"),
-    "executorch": ("ExecuTorch", "phones and boards, with XNNPACK"),
+    "onnx": ("ONNX", "for apps on phones, computers and boards"),
+    "web": ("Page for browsers", "answers on any phone; put it on a web server"),
+    "litert": ("LiteRT", "for apps on phones; formerly TensorFlow Lite"),
+    "executorch": ("ExecuTorch", "for apps on phones, with PyTorch's runtime"),
+    "c": ("C source", "for microcontrollers, with any C99 compiler"),
+    "onnx-int8": ("ONNX, 8 bits", "a quarter of the size of ONNX"),
+    "ort": ("ORT", "for the smallest builds of onnxruntime"),
+    "ticket": ("Folder for rivals", "a ticket: safetensors and JSON"),
 }
 _one_export = threading.Lock()
 
@@ -49,13 +49,13 @@ def download_formats() -> list[dict[str, Any]]:
     from rivals.deploy.export_format import formats
 
     listed: list[dict[str, Any]] = []
-    for name in ["ticket", *sorted(formats, key=lambda name: [*LABELS, name].index(name))]:
+    for name in sorted(["ticket", *formats], key=lambda name: [*LABELS, name].index(name)):
         label, purpose = LABELS.get(name, (name, ""))
         install = None
         if name != "ticket" and any(find_spec(each) is None for each in formats[name].modules):
             install = f"pip install 'rivals[{formats[name].extra}]'"
         listed.append({"name": name, "label": label, "purpose": purpose, "install": install})
-    return listed
+    return sorted(listed, key=lambda each: each["install"] is not None)
 
 
 def package(ticket: Ticket, to: str, pictures: Path | None) -> Package:

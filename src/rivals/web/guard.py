@@ -4,7 +4,8 @@ Host      a name or address of this machine, against DNS rebinding
 Origin    only our own page may send requests, against cross-site request forgery
 cookie    on every request; the address with the token, which the server prints, gives it
 
-The cookie is not the token: it is random, and worth nothing once the server has ended.
+The cookie is not the token: it is random, and worth nothing once the server has ended. A program
+may send the token itself in the header Authorization, as `Bearer TOKEN`; no page of others can.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Guard:
         elif self._has_token(scope):
             cookie = f"{self.cookie}={self.session}; HttpOnly; SameSite=Strict; Path=/"
             await respond(secure, 303, b"", {"location": "/", "set-cookie": cookie})
-        elif self._has_cookie(headers.get("cookie", "")):
+        elif self._has_cookie(headers.get("cookie", "")) or self._has_bearer(headers):
             await self.app(scope, receive, secure)
         elif is_visit(scope, headers) and not from_here(headers):
             await respond(secure, 200, HERE_AGAIN, {"content-type": "text/html; charset=utf-8"})
@@ -118,6 +119,10 @@ class Guard:
             return False
         given = morsel.value if morsel is not None else ""
         return hmac.compare_digest(given.encode(), self.session.encode())
+
+    def _has_bearer(self, headers: dict[str, str]) -> bool:
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        return hmac.compare_digest(given.encode(), self.token.encode())
 
 
 def is_visit(scope: Scope, headers: dict[str, str]) -> bool:

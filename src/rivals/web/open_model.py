@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rivals.errors import RivalsError
 from rivals.io.pictures import to_pixels
 from rivals.model.testing import wilson
+from rivals.naming.frame_filter import FrameFilter
 from rivals.web.collection import one_picture
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_COMPARED = 50  # with more tasks the overlap of their winners is not computed
 TOP_CLASSES = 5  # classes in an answer
+MOST_STREAMS = 32  # cameras whose last frames are remembered
 NOTHING_LEARNED = "The model has not learned anything yet; train a task first."
 Stamp = tuple[int, int, int]
 
@@ -33,6 +35,7 @@ class OpenModel:
         self._lock = threading.RLock()
         self._facts: tuple[Stamp | None, dict[str, Any]] = (None, {})
         self._model: Model | None = None
+        self._streams: dict[tuple[str, float | None], FrameFilter] = {}
 
     def stamp(self) -> Stamp | None:
         """Changes with every change of the model; None if there is no model yet."""
@@ -84,9 +87,13 @@ class OpenModel:
             return {"winners": folder.winners(task), "units": list(folder.description.units)}
 
     def answer(
-        self, picture: bytes, filename: str, task: str | None, reject: float | None
-    ) -> dict[str, Any]:
-        """Class, task and confidence of a picture, and the most likely classes."""
+        self, picture: bytes, filename: str, task: str | None, reject: float | None,
+        stream: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Class, task and confidence of a picture, and the most likely classes.
+
+        Pictures of one `stream`, those of a camera, are answered by the last ones together.
+        """
         with self._lock:
             model = self.open()
             if not model.tasks:
@@ -95,12 +102,25 @@ class OpenModel:
         with one_picture:
             pixels = to_pixels(picture, shape, name=filename)
         with self._lock:
-            (answer,) = self.open().answers(pixels[None], task, reject)
+            if stream is None:
+                (answer,) = self.open().answers(pixels[None], task, reject)
+            else:
+                together = self._together(stream, reject)
+                answer = together(self.open().evidence(pixels[None], task, reject)[0])
         choices = [(each.label, round(each.confidence, 4)) for each in answer.top(TOP_CLASSES)]
         return {
             "task": answer.task, "label": answer.label, "confidence": answer.confidence,
             "rejected": answer.rejected, "choices": choices,
         }  # fmt: skip
+
+    def _together(self, stream: str, reject: float | None) -> FrameFilter:
+        """What joins the frames of a stream; of few streams, the newest."""
+        key = stream, reject
+        found = self._streams.pop(key, None) or FrameFilter(reject)
+        self._streams[key] = found
+        while len(self._streams) > MOST_STREAMS:
+            del self._streams[next(iter(self._streams))]
+        return found
 
     def ticket(self, task: str) -> Ticket:
         with self._lock:

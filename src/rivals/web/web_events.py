@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 INTERVAL = 0.15  # seconds between two checks for changes
 KEEP_ALIVE = 15.0  # seconds without events after which a comment is sent
 MAX_STEPS = 60  # step events in a shortened history
+OF_UNITS = ("winners", "posteriors")  # the large parts of a step event
 MAX_READ = 16 * 2**20  # bytes of events that are read at once
 
 Line = tuple[int, dict[str, Any]]  # the offset after it, the event
@@ -55,7 +56,7 @@ def lines_after(path: Path, offset: int) -> tuple[list[Line], int]:
 
 
 def shortened(lines: list[Line]) -> list[Line]:
-    """All events except most of the steps; only the last step keeps its winners."""
+    """All events except most of the steps; only the last step keeps what its units do."""
     steps = [number for number, (_, event) in enumerate(lines) if event["event"] == "step"]
     chosen = set(steps[:: -(-len(steps) // MAX_STEPS)] if steps else [])
     history: list[Line] = []
@@ -63,7 +64,7 @@ def shortened(lines: list[Line]) -> list[Line]:
         if event["event"] != "step" or (steps and number == steps[-1]):
             history.append((offset, event))
         elif number in chosen:
-            history.append((offset, {k: v for k, v in event.items() if k != "winners"}))
+            history.append((offset, {k: v for k, v in event.items() if k not in OF_UNITS}))
     return history
 
 

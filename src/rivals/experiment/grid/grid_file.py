@@ -205,10 +205,10 @@ def _check_count(runs: int) -> None:
 def _names(key: str, value: Any) -> list[str]:
     names = value if isinstance(value, list) else [value]
     if not names or not all(isinstance(name, str) and name for name in names):
+        kind = {"benchmarks": "stream", "methods": "method"}[key]
         raise RivalsError(
-            f"{key} must be a list of names; a stream of your own is named module:name."
-            if key == "benchmarks"
-            else f"{key} must be a list of names."
+            f"{key} must be a list of names; every run is a process of its own, which finds a "
+            f"{kind} of yours as module:name."
         )
     return names
 

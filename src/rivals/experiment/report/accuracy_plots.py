@@ -21,6 +21,7 @@ from rivals.experiment.report.figures import (
 )
 from rivals.experiment.report.groups import Group, Section
 
+SPAN = 10.0  # points, at least, between the first colour and the last
 WITH_NUMBERS = 10  # tasks; a longer matrix is shown by colour alone
 
 
@@ -40,8 +41,8 @@ def matrix(section: Section) -> Figure:
     columns = _columns(len(section.groups))
     rows = math.ceil(len(section.groups) / columns)
     found = [mean_matrix(group) for group in section.groups]
-    low = min(np.nanmin(each) for each in found)
-    high = max(np.nanmax(each) for each in found)
+    high = max(SPAN, *(float(np.nanmax(each)) for each in found))
+    low = min(high - SPAN, *(float(np.nanmin(each)) for each in found))
     with drawing(12.4, (11.6 / columns + 0.2) * rows + 0.4) as canvas:
         panels = canvas.subplots(rows, columns, squeeze=False)
         for panel in panels.flat[len(found) :]:

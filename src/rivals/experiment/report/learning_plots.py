@@ -72,7 +72,10 @@ def task_curves(run: FinishedRun, name: str) -> Figure | None:
         panels = canvas.subplots(1, len(found), squeeze=False)[0]
         for panel, (words, curves) in zip(panels, found.items(), strict=True):
             for number, (steps, values) in enumerate(curves):
-                panel.plot(steps, smooth(values), color=_shade(number, len(curves)), linewidth=1.2)
+                panel.plot(
+                    steps, smooth(values), color=_shade(number, len(curves)), linewidth=1.2,
+                    marker="o" if len(steps) == 1 else "", markersize=3,
+                )  # fmt: skip
             panel.set_xlabel("step of the task")
             panel.set_ylabel(words)
         return finish(

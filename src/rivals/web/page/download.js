@@ -1,7 +1,7 @@
 // Step 3: download a ticket as a file for a device, with its card.
 
 import { request, requestJson } from "./api.js";
-import { byId, h, keyed, showMessage } from "./dom.js";
+import { byId, bytes, h, keyed, showMessage } from "./dom.js";
 import { decimal, known, t } from "./language.js";
 
 export class Download {
@@ -65,7 +65,7 @@ export class Download {
       setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
       const compared = JSON.parse(decodeURIComponent(response.headers.get("X-Compared")));
       this.status.textContent = compared
-        ? t("download.compared", { file: compared.file, bytes: compared.bytes, percent: decimal(100 * compared.agreement, 1), n: compared.images })
+        ? t("download.compared", { file: compared.file, bytes: bytes(compared.bytes), percent: decimal(100 * compared.agreement, compared.agreement < 1 ? 1 : 0), n: compared.images })
         : t("download.ticket", { task: this.task.value });
     } catch (error) {
       this.status.textContent = "";

@@ -45,5 +45,6 @@ function byClass(found) {
       task.classes.set(name, [...(task.classes.get(name) || []), file]);
     }
   }
+  task.classes = new Map([...task.classes].sort(([one], [other]) => one.localeCompare(other)));
   return task;
 }

@@ -6,7 +6,7 @@ import { decimal, t } from "./language.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SHARES = ["quarter", "half", "all"]; // of the pictures, as `rivals learn` measures them
-const [WIDTH, HEIGHT, LEFT, TOP, BOTTOM] = [320, 150, 36, 14, 24];
+const [WIDTH, HEIGHT, LEFT, TOP, BOTTOM] = [340, 160, 44, 14, 26];
 
 function shape(name, properties, text) {
   const node = document.createElementNS(SVG, name);
@@ -16,18 +16,18 @@ function shape(name, properties, text) {
 }
 
 /** Accuracy from a quarter, half and all of the pictures, and what twice as many would probably bring. */
-export function curve({ accuracies, gain, error }) {
+export function curve({ accuracies, gain, error }, sentence) {
   const expected = Math.min(100, accuracies.at(-1) + gain);
   const [low, high] = [Math.max(0, expected - error), Math.min(100, expected + error)];
   const floor = Math.max(0, Math.floor((Math.min(...accuracies, low) - 5) / 10) * 10);
-  const across = (place) => LEFT + 22 + (place * (WIDTH - LEFT - 44)) / 3;
+  const across = (place) => LEFT + 30 + (place * (WIDTH - LEFT - 60)) / 3;
   const down = (value) => TOP + ((100 - value) / (100 - floor)) * (HEIGHT - TOP - BOTTOM);
   const names = SHARES.map((share) => t(`curve.${share}`));
   const points = accuracies.map((accuracy, place) => t("curve.point", { share: names[place], accuracy: decimal(accuracy) })).join(", ");
   const chart = shape("svg", { class: "curve", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": t("curve.label", { points, expected: decimal(expected) }) });
   for (const value of [floor, (floor + 100) / 2, 100]) {
     chart.append(shape("line", { class: "grid", x1: LEFT, x2: WIDTH, y1: down(value), y2: down(value) }),
-      shape("text", { x: LEFT - 6, y: down(value) + 4, "text-anchor": "end" }, decimal(value)));
+      shape("text", { x: LEFT - 6, y: down(value) + 4, "text-anchor": "end" }, `${decimal(value)} %`));
   }
   const line = accuracies.map((accuracy, place) => `${across(place)},${down(accuracy)}`).join(" ");
   chart.append(shape("polyline", { points: line }),
@@ -37,7 +37,7 @@ export function curve({ accuracies, gain, error }) {
     chart.append(shape("circle", { class: place === 3 ? "expected" : "", cx: across(place), cy: down(accuracy), r: 4 }),
       shape("text", { x: across(place), y: HEIGHT - 6, "text-anchor": "middle" }, names[place] ?? t("curve.twice")));
   });
-  return h("figure", {}, h("figcaption", {}, t("curve.title")), chart);
+  return h("div", {}, h("h4", {}, t("curve.title")), h("p", {}, sentence), chart);
 }
 
 /** Rows are true classes, columns are answers. */
@@ -50,13 +50,13 @@ function matrix(classes, confusion) {
   };
   return h("div.scroll", { tabIndex: 0, role: "region", "aria-label": t("mistakes.title") },
     h("table.confusion", { "aria-label": t("mistakes.answers") },
-      h("thead", {}, h("tr", {}, h("td", {}), ...classes.map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, ...confusion.map((row, number) => h("tr", {}, h("th", { scope: "row" }, classes[number]),
+      h("thead", {}, h("tr", {}, h("td", {}), ...classes.map((name) => h("th", { scope: "col", title: name }, name)))),
+      h("tbody", {}, ...confusion.map((row, number) => h("tr", {}, h("th", { scope: "row", title: classes[number] }, classes[number]),
         ...row.map((count, column) => cell(count, number, column)))))));
 }
 
 /** The event `mistakes`; `open` is called with a mistaken picture, to move or to remove it. */
-export function mistaken(event, task, open) {
+export function mistaken(event, sentence, task, open) {
   const pictures = event.mistakes.map(({ picture, label, answer }) => {
     const shown = { task, name: label, picture: picture.split(/[\\/]/).at(-1) };
     const item = h("li", {}, h("button.thumb", { type: "button", "aria-label": t("mistakes.picture", { label, answer }), onclick: () => open(shown) },
@@ -66,9 +66,10 @@ export function mistaken(event, task, open) {
   });
   const more = event.count - pictures.length;
   return [
-    h("div", {}, h("h4", {}, t("mistakes.title")), h("p.note", {}, t("mistakes.answers")),
-      event.confusion ? matrix(event.classes, event.confusion) : ""),
+    h("div", {}, h("h4", {}, t("mistakes.title")), sentence ? h("p", {}, sentence) : "",
+      ...(event.confusion ? [matrix(event.classes, event.confusion), h("p.note", {}, t("mistakes.answers"))] : [])),
     h("div.wide", {}, h("h4", {}, event.count ? t("mistakes.list", { n: event.count }) : t("mistakes.none")),
+      pictures.length ? h("p.note", {}, t("mistakes.hint")) : "",
       h("ul.mistakes", { hidden: !pictures.length }, ...pictures),
       more > 0 ? h("p.note", {}, t("mistakes.more", { n: more })) : ""),
   ];

@@ -45,14 +45,16 @@ export class Tasks {
     }
     const all = tasks.reduce((sum, task) => sum + task.bytes, 0);
     const classes = tasks.reduce((sum, task) => sum + task.classes.length, 0);
-    const shares = Object.entries(room || {});
-    node.replaceChildren(h("div.card.overview", {},
-      h("div.fact", {}, h("b", {}, String(tasks.length)), h("span", {}, t("tasks.count", { n: tasks.length }))),
-      h("div.fact", {}, h("b", {}, String(classes)), h("span", {}, t("tasks.classes", { n: classes }))),
-      h("div.fact", {}, h("b", {}, bytes(all)), h("span", {}, t("tasks.bytes"))),
-      h("div.room", {}, h("span.caption", {}, t("tasks.room")),
-        ...shares.map(([, share], number) => h("div.layer-room", { role: "img", "aria-label": t("tasks.layer", { number: number + 1, percent: Math.round(100 * share) }) },
-          h("div.bar", {}, bar(share)), h("span", {}, `${Math.round(100 * share)} %`))))));
+    const shares = Object.values(room || {});
+    const fact = (value, name) => h("div.fact", {}, h("b", {}, value), h("span", {}, name));
+    const open = node.querySelector("details")?.open ?? false;
+    node.replaceChildren(h("div.card", {},
+      h("div.facts", {}, fact(String(tasks.length), t("tasks.count", { n: tasks.length })),
+        fact(String(classes), t("tasks.classes", { n: classes })), fact(bytes(all), t("tasks.bytes")),
+        shares.length ? fact(`${Math.round(100 * Math.min(...shares))} %`, t("tasks.free")) : null),
+      h("details", { open }, h("summary", {}, t("tasks.room")),
+        h("div.room", {}, ...shares.map((share, number) => h("div.layer-room", { role: "img", "aria-label": t("tasks.layer", { number: number + 1, percent: Math.round(100 * share) }) },
+          h("div.bar", {}, bar(share)), h("span", {}, `${Math.round(100 * share)} %`)))))));
   }
 
   /** The last drop, while it can be undone. */
@@ -82,7 +84,7 @@ export class Tasks {
     const others = this.state.tasks.filter((each) => each.name !== task.name);
     const row = this.state.overlap?.[this.state.tasks.indexOf(task)];
     const shares = row && others.length ? this.nearest(task, row) : null;
-    const facts = [t("pictures", { n: task.images }), t("weights", { n: task.weights }), bytes(task.bytes), duration(task.seconds)];
+    const facts = [t("pictures", { n: task.images }), bytes(task.bytes), duration(task.seconds)];
     if (task.refined) facts.push(t("tasks.trained", { n: task.refined + 1 }));
     return h("article.card.task", { "aria-label": t("tasks.one", { task: task.name }) },
       h("div.row.spread.top-row", {},
@@ -92,8 +94,8 @@ export class Tasks {
         task.classes.length > 24 ? h("span.tag", {}, `+${task.classes.length - 24}`) : null),
       h("p.note", {}, facts.join(" · ")),
       task.inherited_from.length ? h("p.note", {}, t("tasks.from", { tasks: listed(task.inherited_from) })) : null,
-      h("div.map", { "data-map": task.name }),
-      shares ? h("p.note", {}, shares) : null,
+      h("details", {}, h("summary", {}, t("tasks.inside")), h("p.note", {}, t("weights", { n: task.weights })),
+        h("div.map", { "data-map": task.name }), shares ? h("p.note.nearest", {}, shares) : null),
       h("div.row.end", {},
         h("button", { type: "button", onclick: () => this.onTry(task.name) }, icon("try"), t("view.try")),
         h("button", { type: "button", onclick: () => this.onDownload(task.name) }, icon("down"), t("download.button")),
@@ -120,6 +122,11 @@ export class Tasks {
     for (const [task, won] of found) {
       const place = [...this.list.querySelectorAll("[data-map]")].find((node) => node.dataset.map === task.name);
       if (!place || !won.winners.length) continue; // a task that reads no network has none
+      if (won.winners.flat().every((unit) => unit === 0)) { // those of the ancestor
+        place.replaceChildren(h("p.note", {}, t("tasks.base")));
+        place.parentElement.querySelector(".nearest")?.remove();
+        continue;
+      }
       const others = found.filter(([other]) => other.name !== task.name).map(([, each]) => each.winners);
       const shared = won.winners.map((layer, number) => layer.map((unit, block) => others.some((each) => each[number]?.[block] === unit)));
       if (!place.winnerMap) {

@@ -45,12 +45,12 @@ export class Train {
     this.phase = h("p.phase");
     this.aside = h("p.note", { hidden: true });
     this.learners = h("ul.learners", { "aria-label": t("advice.learners") });
-    this.sentences = h("div.sentences");
-    this.adviceNode = h("div.advice", { hidden: true }, this.learners, this.sentences);
+    this.compared = h("p.note");
+    this.adviceNode = h("details", { hidden: true }, h("summary", {}, t("advice.learners")), this.learners, this.compared);
     this.results = h("div.results", { hidden: true });
     this.map = h("div.map");
     this.live.append(h("div.row.spread", {}, this.title, this.cancel, this.next), this.bar,
-      h("div.facts", {}, ...this.facts.map((each) => each.node)), this.phase, this.adviceNode, this.results, this.aside, this.map);
+      h("div.facts", {}, ...this.facts.map((each) => each.node)), this.phase, this.aside, this.results, this.adviceNode, this.map);
   }
 
   async start() {
@@ -91,14 +91,19 @@ export class Train {
     this.showJob();
   }
 
-  /** Whether a known task is learned anew; it must be where its classes have changed. */
+  /**
+   * Whether a known task is learned anew. It must be where its classes have changed, and is where the
+   * pictures that it was learned from are among these: they would count twice.
+   */
   showAnew(task, learned) {
     this.anewField.hidden = !task || !learned;
     if (!task || !learned) return;
     const names = (classes) => JSON.stringify([...classes].sort());
     const changed = names(task.classes.map((each) => each.name)) !== names(learned.classes);
-    const key = JSON.stringify([task.task, changed, task.edited]);
-    if (this.anewKey !== key) this.anew.checked = changed || task.edited;
+    const all = task.classes.reduce((sum, each) => sum + each.count, 0) === learned.images;
+    const here = this.state.trainings.some((job) => job.task === task.task && job.state === "done");
+    const key = JSON.stringify([task.task, changed, task.edited, here]);
+    if (this.anewKey !== key) this.anew.checked = changed || task.edited || here || all;
     this.anewKey = key;
     this.anew.disabled = changed;
     this.anewText.textContent = t(changed ? "train.anew.why" : "train.anew");
@@ -114,7 +119,7 @@ export class Train {
   /** An event of the training, as `rivals learn --json` prints it. */
   handle(event) {
     if (event.job !== this.job) this.reset(event.job);
-    const handlers = { reading: () => this.onReading(), begins: () => this.onBegin(event), step: () => this.onStep(event),
+    const handlers = { reading: () => this.onReading(event), begins: () => this.onBegin(event), step: () => this.onStep(event),
       validation: () => this.onValidation(event), mistakes: () => this.onMistakes(event), left_out: () => this.onLeftOut(event), done: () => this.onDone(event) };
     handlers[event.event]?.();
     this.showJob();
@@ -127,11 +132,11 @@ export class Train {
     this.showAdvice(null);
     this.mistakes = null;
     this.showResults();
-    this.showTrained(true);
     this.competed = false; // whether this training has had a competition
     this.announced = -1;
     this.map.replaceChildren();
-    for (const { value } of this.facts) value.textContent = t("none");
+    this.map.hidden = false;
+    for (const each of this.facts) this.show(each, null);
     this.progress(0);
   }
 
@@ -139,33 +144,35 @@ export class Train {
     return this.state?.trainings.find((job) => job.id === this.job) || null;
   }
 
-  onReading() {
-    this.phase.textContent = t("phase.reading");
+  onReading({ done, of }) {
+    this.phase.textContent = done < of ? t("phase.reading", { done, n: of }) : t("phase.learning");
+    this.progress(done / of);
   }
 
   onBegin(event) {
     this.reset(event.job);
     this.layers = event.layers;
     this.phase.textContent = t("phase.starts");
-    if (event.steps === 0) return this.showTrained(false); // a head in closed form
+    if (event.steps === 0) return; // a head in closed form: nothing to watch
     this.winnerMap = new WinnerMap(event.layers);
     this.map.replaceChildren(this.winnerMap.node);
     this.winnerMap.layout();
   }
 
-  /** Training accuracy and winners, where something is trained. */
-  showTrained(trained) {
-    this.accuracy.node.hidden = this.units.node.hidden = !trained;
+  /** A fact, once it is known. */
+  show({ value, node }, ...content) {
+    value.replaceChildren(...content.filter((each) => each !== null));
+    node.hidden = !value.hasChildNodes();
   }
 
   onStep(event) {
     const share = event.step / event.steps;
     this.progress(share);
-    this.time.value.textContent = duration(event.seconds_left);
-    if (event.accuracy !== null && event.accuracy !== undefined) this.accuracy.value.textContent = `${decimal(event.accuracy, 1)} %`;
+    this.show(this.time, duration(event.seconds_left));
+    if (event.accuracy !== null && event.accuracy !== undefined) this.show(this.accuracy, `${decimal(event.accuracy, 1)} %`);
     this.showUnits(event.competing, event.confidence || []);
     this.phase.textContent = this.phaseText(event.competing);
-    this.winnerMap?.update(event.winners, { competing: event.competing, confidence: event.confidence });
+    this.winnerMap?.update(event.winners, event);
     const tenth = Math.floor(10 * share);
     // After a reload the history is sent again; it is not announced if the training has ended.
     if (tenth > this.announced && this.current?.state === "running") {
@@ -186,11 +193,11 @@ export class Train {
     const sum = (values) => values.reduce((a, b) => a + b, 0);
     if (competing) {
       this.units.label.textContent = t("fact.posterior");
-      this.units.value.textContent = confidence.length ? `${Math.round((100 * sum(confidence)) / confidence.length)} %` : t("none");
+      this.show(this.units, confidence.length ? `${Math.round((100 * sum(confidence)) / confidence.length)} %` : null);
     } else if (this.layers) {
       const [blocks, units] = [sum(this.layers.map((each) => each.blocks)), sum(this.layers.map((each) => each.blocks * each.units))];
       this.units.label.textContent = t("fact.units");
-      this.units.value.textContent = t("fact.units.of", { winners: blocks, units });
+      this.show(this.units, t("fact.units.of", { winners: blocks, units }));
     }
   }
 
@@ -199,7 +206,7 @@ export class Train {
   }
 
   showHeldOut({ accuracy, interval, held }) {
-    this.heldOut.value.replaceChildren(...accuracyNodes(accuracy, interval));
+    this.show(this.heldOut, ...accuracyNodes(accuracy, interval));
     this.heldOut.label.textContent = held ? t("fact.held.on", { n: held }) : t("fact.held");
   }
 
@@ -210,8 +217,8 @@ export class Train {
   /** Learning curve, confusion matrix and mistaken pictures of a training that has ended. */
   showResults() {
     const more = this.advice?.more_pictures;
-    const parts = more ? [curve(more)] : [];
-    if (this.mistakes) parts.push(...mistaken(this.mistakes, this.current?.task, (shown) => this.collect.picture.open(shown)));
+    const parts = more ? [curve(more, this.moreText())] : [];
+    if (this.mistakes) parts.push(...mistaken(this.mistakes, this.confusedText(), this.current?.task, (shown) => this.collect.picture.open(shown)));
     this.results.replaceChildren(...parts);
     this.results.hidden = !parts.length;
   }
@@ -222,15 +229,17 @@ export class Train {
 
   onDone(event) {
     this.progress(1);
-    this.winnerMap?.update(null);
+    for (const each of [this.accuracy, this.units]) this.show(each, null); // of the training
+    this.map.hidden = true; // it can be seen among the tasks
     this.showAdvice(event.advice);
     if (event.kept === false) this.mistakes = null;
     this.resultsOf = null;
+    this.showResults();
     if (event.kept === false) showMessage(this.aside, t("done.not-better"));
     else if (event.grown?.some((more) => more > 0)) showMessage(this.aside, t("done.grown"));
   }
 
-  /** How good simpler learners are, which classes are mixed up, what more pictures would bring; null: not known. */
+  /** How good simpler learners are; null: not known. */
   showAdvice(advice) {
     this.advice = advice || null;
     const learners = advice?.learners || [];
@@ -240,23 +249,25 @@ export class Train {
       const words = known(`learner.${name}`, name);
       return h("li", {}, h("span", {}, place ? words : t("advice.kept", { name: words })), h("div.bar", {}, filled), h("span", {}, `${decimal(accuracy, 1)} %`));
     }));
-    this.sentences.replaceChildren(...this.adviceTexts().map((text) => h("p", {}, text)));
+    const { compared, tested } = advice || {};
+    this.compared.textContent = compared < tested ? t("advice.compared", { n: compared }) : "";
     this.adviceNode.hidden = !learners.length;
   }
 
-  /** The sentences that the bars do not show. */
-  adviceTexts() {
-    const { confused, more_pictures: more, compared, tested } = this.advice || {};
-    const texts = compared < tested ? [t("advice.compared", { n: compared })] : [];
-    if (confused) {
-      const [one, other] = confused.classes;
-      texts.push(t("advice.confused", { one, other, count: confused.count, n: confused.mistakes }));
-    }
-    if (more) {
-      const points = Math.round(more.gain);
-      texts.push(t(`advice.${more.verdict === "little" && points < 1 ? "none" : more.verdict}`, { n: points }));
-    }
-    return texts;
+  /** What more pictures would bring. */
+  moreText() {
+    const more = this.advice?.more_pictures;
+    if (!more) return "";
+    const points = Math.round(more.gain);
+    return t(`advice.${more.verdict === "little" && points < 1 ? "none" : more.verdict}`, { n: points });
+  }
+
+  /** Which classes are mixed up. */
+  confusedText() {
+    const confused = this.advice?.confused;
+    if (!confused) return "";
+    const [one, other] = confused.classes;
+    return t("advice.confused", { one, other, count: confused.count, n: confused.mistakes });
   }
 
   progress(share) {
@@ -288,13 +299,15 @@ export class Train {
     if (!task) return;
     if (this.resultsOf !== job.id) this.showResults();
     this.resultsOf = job.id;
-    this.time.value.textContent = duration(task.seconds);
+    this.show(this.time, duration(task.seconds));
     this.showHeldOut(task);
-    const crossValidated = this.advice?.cross_validated;
-    if (crossValidated) this.heldOut.label.textContent = t("fact.crossed", { n: task.held });
-    const facts = { accuracy: accuracyText(task.accuracy, task.interval), n: task.held, weights: t("weights", { n: task.weights }), bytes: bytes(task.bytes) };
-    this.phase.textContent = t(crossValidated ? "done.crossed" : "done.held", facts);
-    if (this.finished !== job.id) announce([t("done.announce", { task: job.task }), this.phase.textContent, ...this.adviceTexts()].join(" "));
+    if (this.advice?.cross_validated) this.heldOut.label.textContent = t("fact.crossed", { n: task.held });
+    this.phase.textContent = t("done.size", { bytes: bytes(task.bytes) });
+    if (this.state.tasks.length > 1) this.phase.append(" ", t("done.others"));
+    if (this.finished !== job.id) {
+      const facts = { task: job.task, accuracy: accuracyText(task.accuracy, task.interval), what: this.heldOut.label.textContent };
+      announce([t("done.announce", facts), this.moreText(), this.confusedText()].join(" ").trim());
+    }
     this.finished = job.id;
   }
 }

@@ -83,8 +83,9 @@ export class Try {
   }
 
   async film() {
+    const stream = `${Date.now()}-${Math.random()}`; // its last frames answer together
     while (this.input === "camera" && this.camera.stream) {
-      if (this.camera.ready) await this.answerTo(await this.camera.picture(), t("picture"));
+      if (this.camera.ready) await this.answerTo(await this.camera.picture(), t("picture"), stream);
       await new Promise((done) => setTimeout(done, 250));
     }
   }
@@ -102,14 +103,14 @@ export class Try {
     this.asking = false;
   }
 
-  parameters(filename) {
-    return { task: this.task.value || null, reject: this.reject.checked ? this.state?.reject ?? 0.05 : null, filename };
+  parameters(filename, stream = null) {
+    return { stream, task: this.task.value || null, reject: this.reject.checked ? this.state?.reject ?? 0.05 : null, filename };
   }
 
-  async answerTo(picture, filename) {
+  async answerTo(picture, filename, stream = null) {
     const turn = ++this.turn;
     try {
-      const answer = await requestJson("POST", "answer", this.parameters(filename), picture);
+      const answer = await requestJson("POST", "answer", this.parameters(filename, stream), picture);
       showMessage(this.error, "");
       if (turn === this.turn) this.showAnswer(answer);
       return answer;
@@ -149,7 +150,7 @@ export class Try {
     for (const file of files.slice(0, MOST)) {
       const result = h("span", {}, "…");
       const image = h("img", { alt: "", src: URL.createObjectURL(file), onerror: (event) => { event.target.hidden = true; } });
-      this.list.append(h("li", {}, image, h("span.file", {}, file.name), result));
+      this.list.append(h("li", {}, image, h("div", {}, h("span.file", {}, file.name), result)));
       if (file.size > (this.state?.limits.picture_bytes ?? Infinity)) {
         result.textContent = t("try.large", { size: decimal(file.size / 2 ** 20, 1), limit: this.state.limits.picture_bytes / 2 ** 20 });
         continue;

@@ -1,12 +1,14 @@
 // The units of each layer as dots: a column is a block of rival units, and the winner of the block
-// is large. During a competition the unit with the largest posterior leads, and the brightness of
-// the leaders shows the mean posterior. While training, the widest layer fills the row; a small map
-// shows its layers side by side.
+// is large. During a competition the area of each dot is its unit's posterior, and the one with the
+// largest leads. A layer with many blocks takes several lines; a small map has its layers side by
+// side.
 
 import { t } from "./language.js";
 
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const GAP = 18; // pixels between two layers
+const LEAST = 6; // pixels of a dot and what is around it
+const BETWEEN = 0.8; // of that, between two lines of a layer
 
 export class WinnerMap {
   /** layers: [{blocks, units}]; `small` for a map without animation. */
@@ -22,8 +24,8 @@ export class WinnerMap {
       figure.append(canvas, caption);
       this.node.append(figure);
       return {
-        blocks, units, canvas, caption, number,
-        winners: null, shared: null, competing: false, confidence: 0,
+        blocks, units, canvas, caption, number, perLine: blocks,
+        winners: null, shared: null, posteriors: null, competing: false, confidence: 0,
         size: new Float32Array(blocks * units).fill(0.28), // of each dot, moves to its goal
         changed: new Float32Array(blocks), // 1 when the winner has just changed, then fades
       };
@@ -36,10 +38,10 @@ export class WinnerMap {
 
   /**
    * Show winners[layer][block], the number of a unit. While `competing` they are the leading units,
-   * and confidence[layer] is the mean of their posteriors. shared[layer][block]: other tasks have
-   * the same winner.
+   * confidence[layer] is the mean of their posteriors, and posteriors[layer][block] is the percent
+   * of each unit. shared[layer][block]: other tasks have the same winner.
    */
-  update(winners, { competing = false, confidence = [], shared = null } = {}) {
+  update(winners, { competing = false, confidence = [], posteriors = null, shared = null } = {}) {
     this.layers.forEach((layer, number) => {
       const now = winners?.[number];
       if (now && layer.winners) {
@@ -47,6 +49,7 @@ export class WinnerMap {
       }
       if (now) layer.winners = now;
       layer.shared = shared?.[number] || null;
+      layer.posteriors = competing ? posteriors?.[number] || layer.posteriors : null;
       layer.competing = competing;
       layer.confidence = confidence[number] ?? layer.confidence;
       this.describe(layer);
@@ -72,10 +75,13 @@ export class WinnerMap {
     const blocks = this.layers.map((layer) => layer.blocks);
     const sideBySide = (width - 1 - GAP * (blocks.length - 1)) / blocks.reduce((a, b) => a + b, 0);
     const ownRow = (width - 1) / Math.max(...blocks);
-    this.cell = this.small && sideBySide >= 6 ? Math.min(9, sideBySide) : Math.min(14, Math.max(3, ownRow));
+    this.cell = this.small && sideBySide >= LEAST ? Math.min(9, sideBySide) : Math.min(14, Math.max(LEAST, ownRow));
     for (const layer of this.layers) {
       const scale = devicePixelRatio || 1;
-      const [across, down] = [layer.blocks * this.cell, layer.units * this.cell];
+      const most = Math.max(1, Math.floor(width / this.cell));
+      const lines = Math.ceil(layer.blocks / most);
+      layer.perLine = Math.ceil(layer.blocks / lines);
+      const [across, down] = [layer.perLine * this.cell, ((layer.units + BETWEEN) * lines - BETWEEN) * this.cell];
       layer.canvas.style.width = `${across}px`;
       layer.canvas.style.height = `${down}px`;
       layer.caption.style.maxWidth = `${Math.max(across, 110)}px`;
@@ -101,30 +107,30 @@ export class WinnerMap {
   }
 
   drawLayer(layer, colours, speed) {
-    const { blocks, units, winners, competing, size, changed } = layer;
+    const { blocks, units, perLine, winners, posteriors, competing, size, changed } = layer;
     const context = layer.canvas.getContext("2d");
-    const cell = layer.canvas.width / blocks;
+    const cell = layer.canvas.width / perLine;
     let moving = false;
     context.clearRect(0, 0, layer.canvas.width, layer.canvas.height);
     for (let block = 0; block < blocks; block += 1) {
       changed[block] = changed[block] < 0.02 ? 0 : changed[block] * (1 - speed / 3);
       for (let unit = 0; unit < units; unit += 1) {
         const wins = winners !== null && winners[block] === unit;
-        const goal = wins ? 0.84 : winners === null || competing ? 0.3 : 0.2;
+        const percent = posteriors?.[block]?.[unit];
+        const goal = percent !== undefined ? 0.15 + 0.075 * Math.sqrt(percent) : wins ? 0.84 : winners === null || competing ? 0.3 : 0.2;
         const dot = unit * blocks + block;
         size[dot] += (goal - size[dot]) * speed;
         if (Math.abs(goal - size[dot]) > 0.01 || changed[block]) moving = true;
         const shared = wins && layer.shared?.[block];
-        context.globalAlpha = wins && competing ? 0.55 + 0.45 * Math.max(layer.confidence, changed[block]) : 1;
         const colour = !wins ? colours.other : competing || changed[block] ? colours.leader : colours.winner;
         context.fillStyle = context.strokeStyle = colour;
         context.beginPath();
-        const [x, y] = [(block + 0.5) * cell, (unit + 0.5) * cell];
+        const line = Math.floor(block / perLine);
+        const [x, y] = [((block % perLine) + 0.5) * cell, (line * (units + BETWEEN) + unit + 0.5) * cell];
         context.arc(x, y, (cell / 2) * size[dot] * (shared ? 0.8 : 1), 0, 7);
         if (shared) { context.lineWidth = cell * 0.16; context.stroke(); } else context.fill();
       }
     }
-    context.globalAlpha = 1;
     return moving;
   }
 }
