@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -22,16 +22,17 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from rivals.edge.runtime_c import compiler
 from rivals.errors import RivalsError
 from rivals.experiment.bench.bench_row import Row, Target, at_most
 from rivals.experiment.bench.bench_sizes import Sizes
+from rivals.experiment.bench.bench_teachable import c_rows
 from rivals.streams.digits import load
 
 SIDE = 48  # pixels
 GROUPS = ((0, 1, 2), (3, 4, 5), (6, 7, 8, 9))  # classes of the tasks
 LEARNED, TESTED = 20, 50  # pictures of a class
 WAYS = 5  # classes of the lesson whose costs are measured
-C = "rivals.experiment.bench.bench_teachable"  # the rows of C, where it is there
 PROGRAMS = {  # who: the module and the function that run a command line
     "torch": ("rivals.cli.main", "main"),
     "numpy": ("rivals.edge.command", "run"),
@@ -86,10 +87,8 @@ def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
             place = Path(folder) / who
             yield from cost_rows(who, place, min(repeat, 5))
             yield from accuracy_rows(who, place, stream)
-    if find_spec(C):
-        from importlib import import_module
-
-        yield from import_module(C).c_rows(stream)
+    if compiler() and shutil.which("make"):
+        yield from c_rows(stream)
 
 
 def cost_rows(who: str, place: Path, repeat: int) -> Iterator[Row]:
