@@ -47,6 +47,8 @@ ELSEWHERE = {  # options of commands that Python has no call for
     "repeat": "rivals bench",
     "set": "rivals run",
     "since": "rivals check",
+    "teachable": "rivals export",
+    **dict.fromkeys(("fps", "mqtt", "once", "sort", "topic", "webhook"), "rivals watch"),
 }
 
 

@@ -54,7 +54,7 @@ def feature_steps(network: nn.Module, name: str) -> tuple[FeatureStep, ...]:
     """The steps of a plain network that ends with the mean over positions."""
     if not isinstance(network, fx.GraphModule):
         raise _unknown(name, type(network).__name__)
-    reader = _Reader(network, name)
+    reader = _LayerReader(network, name)
     for node in network.graph.nodes:
         reader.read(node)
     if not reader.ended:
@@ -66,7 +66,7 @@ MEAN = "mean"  # the value after the last step
 Value = FeatureStep | int | str  # a step that is open, the number of one that is done, MEAN
 
 
-class _Reader:
+class _LayerReader:
     """Follows a graph; a step is open from its convolution to its ReLU."""
 
     def __init__(self, network: fx.GraphModule, name: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+from torch import as_tensor
 
 from rivals.deploy.teachable.spoken_device import Line, build, say, ticks, without_ticks
 from rivals.deploy.teachable.teachable_export import ExportedTeachable, export_teachable
@@ -39,7 +40,8 @@ Lesson = tuple[str, Sequence[str], torch.Tensor, torch.Tensor, torch.Tensor, tor
 def c_rows(lessons: Sequence[Lesson]) -> Iterator[Row]:
     """Of lessons that are learned one after the other."""
     lessons = [
-        (name, classes, *map(torch.as_tensor, tensors)) for name, classes, *tensors in lessons
+        (name, classes, as_tensor(learned), as_tensor(labels), as_tensor(tested), as_tensor(truth))
+        for name, classes, learned, labels, tested, truth in lessons
     ]
     with tempfile.TemporaryDirectory() as room:
         device = export_teachable(Path(room) / "device", Path(room), ANCESTOR)
