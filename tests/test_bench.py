@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from rivals.cli import bench_command as verb
 from rivals.errors import RivalsError
 from rivals.experiment.bench import bench_deploy as deploy
+from rivals.experiment.bench import bench_edge as edge
 from rivals.experiment.bench import bench_load as load
 from rivals.experiment.bench import bench_memory as memory
 from rivals.experiment.bench import growth, probe, suites
@@ -50,6 +51,10 @@ NAMES = {
             for kind in ("ticket", "native", "dense")
         ),
     },
+    "edge": {
+        *(f"edge-{what}-numpy" for what in ("learn-seconds", "learn-memory", "answer-ms")),
+        "edge-answer-memory-numpy", "edge-bytes-numpy", "edge-accuracy-after-1-numpy",
+    },
     "serve": {
         *(f"serve-{what}-{clients}" for what in ("rate", "p50", "p99") for clients in (1, 8)),
         "serve-memory", "serve-burst", "serve-burst-refused",
@@ -75,6 +80,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         return resident(path, code) if path.name == "onnx-ticket.onnx" else 1
 
     monkeypatch.setattr(deploy, "resident", once)
+    numpy = {"numpy": edge.PROGRAMS["numpy"]}  # the others take ten times as long to start
+    monkeypatch.setattr(edge, "PROGRAMS", numpy)
+    monkeypatch.setattr(edge, "c_rows", lambda lessons: iter(()))  # tests/test_teachable.py
     monkeypatch.delenv("RIVALS_DATA", raising=False)
 
 

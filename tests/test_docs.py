@@ -24,6 +24,7 @@ import typer
 
 import rivals
 from rivals.cli.main import app, main
+from rivals.edge.command import main as on_device
 from rivals.errors import RivalsError
 from rivals.experiment.grid.grid_file import from_file, from_words
 from rivals.experiment.run_settings import parse_overrides, resolve
@@ -33,6 +34,7 @@ from rivals.nn.network_plan import networks
 from rivals.nn.selection import Masked
 from rivals.registry import imports_allowed
 from rivals.tickets.ticket import Ticket
+from teaching import digit, folder, numbers
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -212,6 +214,44 @@ def the_device_was_taught(found: dict[str, Any]) -> None:
     assert '{"desk", "one", 24,' in Path("desk-device/initial.c").read_text()
 
 
+def a_device_is_taught() -> None:
+    """Photos as the page has them, and the commands that come before its Python."""
+    parts = {"screws": (0, 1), "more-screws": (0, 1), "nuts": (2, 3), "bolts": (4, 5)}
+    for number, (name, classes) in enumerate(parts.items()):
+        folder(Path("photos") / name, classes, 12, first=12 * number)
+        folder(Path("photos/held-out"), classes if name == "nuts" else (), 5, first=100)
+    digit(numbers(2)[120])[0].save("new.jpg")
+    run_commands(lines_before_python(named("edge"), True))
+
+
+def lines_before_python(page: Path, before: bool) -> list[str]:
+    """The lines of the blocks of commands before the first of Python, or of those after it."""
+    (first, _), *_ = blocks(page, "python")
+    found = [text for line, text in blocks(page, "bash") if (line < first) == before]
+    return [line for text in found for line in text.splitlines()]
+
+
+def run_commands(lines: list[str]) -> None:
+    for line in lines:
+        words = shlex.split(line)
+        if words[0] == "rivals-edge":
+            assert on_device(words[1:]) == 0, line
+        elif "--ram" in words:  # of a process of its own
+            command = [sys.executable, "-m", *words]
+            subprocess.run(command, check=True, capture_output=True, timeout=300)
+        elif words[0] == "rivals":
+            carry_out(words[1:])
+        else:  # a wheel of that name is built and installed by tests/test_edge_learning.py
+            assert line == "pip install rivals-edge"
+
+
+def the_device_answered(found: dict[str, Any]) -> None:
+    assert (found["answer"].label, found["answer"].task) == ("digit 2", "nuts")
+    assert found["lesson"].facts.accuracy > 70
+    run_commands(lines_before_python(named("edge"), False))
+    assert [task.name for task in found["model"].tasks] == ["screws"]
+
+
 def the_model_was_taught(found: dict[str, Any]) -> None:
     assert (found["answer"].label, found["answer"].task) == ("upright", "screws")
     assert found["report"].accuracy > 70
@@ -232,12 +272,16 @@ def the_words_are_spotted(found: dict[str, Any]) -> None:
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "deploy": the_artefacts_answer,
     "deploy-c": the_folder_of_c_compiles,
+    "edge": the_device_answered,
     "python": the_model_was_taught,
     "sounds": the_words_are_spotted,
     "teach-c": the_device_was_taught,
     "your-own-method": the_method_learns_and_resumes,
     "your-own-network": the_ticket_is_the_network,
 }
+
+
+PREPARED: dict[str, Callable[[], None]] = {"edge": a_device_is_taught}
 
 
 @pytest.mark.parametrize(
@@ -253,6 +297,7 @@ def test_python_of_a_page_runs(page: Path, request: pytest.FixtureRequest) -> No
                 shutil.copytree(request.getfixturevalue("digits_run"), "runs/mine")
             else:
                 carry_out(words)
+    PREPARED.get(page.stem, lambda: None)()
     found = execute(page)
     CHECKS.get(page.stem, lambda _: None)(found)
 

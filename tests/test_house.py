@@ -25,7 +25,7 @@ ROOMS = (
     "answer",
     "ancestors/shipped_file",  # what a device reads, too, has no torch down to the next line
     "streams/preprocessing",
-    "streams/class_places",
+    "streams/label_splits",
     "streams/picture_source",
     "model/limits",
     "model/history",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def bench(
     suite: Annotated[
-        str, typer.Option(help="train, memory, tickets, growth, load, deploy, serve, or all.")
+        str, typer.Option(help="train, memory, tickets, growth, load, deploy, edge, serve, or all.")
     ] = "all",
     repeat: Annotated[int, typer.Option(help="Repetitions; medians are shown.")] = 15,
     as_json: JsonOption = False,

@@ -27,7 +27,7 @@ from rivals.edge.class_sums import (
     shared_covariance,
 )
 from rivals.seeds import Seed
-from rivals.streams.class_places import fold_places
+from rivals.streams.label_splits import fold_places
 
 FOLDS = 10
 PRIORS = (30.0, 100.0, 300.0, 1000.0)  # pictures that the ancestor's covariance may count as

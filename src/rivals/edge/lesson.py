@@ -23,7 +23,7 @@ from rivals.model.lesson_checks import check_classes, check_strict
 from rivals.model.manifest import TaskFacts
 from rivals.seeds import Seed
 from rivals.streams import picture_source
-from rivals.streams.class_places import stratified_places
+from rivals.streams.label_splits import stratified_places
 from rivals.streams.picture_source import LoadedPictures, PictureSource, Reads
 
 AT_ONCE = 32  # pictures whose features are computed together

@@ -14,7 +14,9 @@ RESERVE = 0.1  # of the minutes, for measuring and writing
 PART_OF_FREE = 0.4  # of the free memory that pictures may take where no budget is given
 NAMED = 400  # bytes to remember of each picture: its name, its class, its digest
 COPIES = 2  # pictures are in memory twice while they are divided
-ENGINE = 130_000_000  # bytes that torch takes when it trains, beside pictures and values
+ENGINE = (
+    75_000_000  # bytes that torch takes when it trains, beside pictures and values: 40 to 65 MB
+)
 VALUES = 700  # bytes for a pixel of each picture of a batch, in the widest of our networks
 MEASURED = 250 * 64  # the same for the pictures that are measured at once
 WIDER = 2.8  # times as many bytes for a batch in the networks of the ancestors

@@ -17,7 +17,7 @@ from rivals.io.spectrogram import SoundSettings
 from rivals.registry import Registry
 from rivals.seeds import Seed
 from rivals.settings import Settings
-from rivals.streams.class_places import fold_places, stratified_places
+from rivals.streams.label_splits import fold_places, stratified_places
 from rivals.streams.task import Examples, Preprocessing, Task
 
 if TYPE_CHECKING:

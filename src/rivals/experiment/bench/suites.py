@@ -9,6 +9,7 @@ import torch
 
 from rivals.errors import RivalsError, unknown
 from rivals.experiment.bench import bench_deploy as deploy
+from rivals.experiment.bench import bench_edge as edge
 from rivals.experiment.bench import bench_load as load
 from rivals.experiment.bench import bench_memory as memory
 from rivals.experiment.bench import bench_serve as serve
@@ -25,6 +26,7 @@ SUITES: dict[str, Callable[[Sizes, int], Iterator[Row]]] = {
     "growth": growth.rows,
     "load": load.rows,
     "deploy": deploy.rows,
+    "edge": edge.rows,
     "serve": serve.rows,
 }
 
