@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -408,6 +409,14 @@ def test_the_literal_recipe_has_two_faults() -> None:
         else:
             assert accuracy > 80
             assert after < (before if name == "default" else chance / 2)
+
+
+def test_the_table_of_tiny_continual_is_that_of_its_results() -> None:
+    script = runpy.run_path(str(ROOT / "benchmarks" / "tiny_continual.py"))
+    with (ROOT / "results" / "tiny-continual" / "tiny-continual.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 4 * sum(len(tasks) + 1 for _, tasks in script["STREAMS"].values())
+    assert "\n".join(script["table"](rows)) in named("tiny-continual").read_text()
 
 
 # Words, links, shape ------------------------------------------------------------------------------
