@@ -1,9 +1,10 @@
-"""Should the new units of a model compete, or does one draw decide? Both, from an ancestor and from nothing.
+"""Should the new units of a model compete, or does one draw decide? From an ancestor and from none.
 
     RIVALS_DATA=DIR python benchmarks/newcomers.py --out results/few/newcomers.csv
 
-Five classes with 80 pictures each and 200 to test, all from the training images of SVHN and notMNIST; four draws of
-classes and pictures. New units are asked for, so no other way of learning is compared. Means are printed.
+Five classes with 80 pictures each and 200 to test, all from the training images of SVHN and
+notMNIST; four draws of classes and pictures. New units are asked for, so no other way of learning
+is compared. Means are printed.
 """
 
 from __future__ import annotations
