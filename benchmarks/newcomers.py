@@ -1,9 +1,10 @@
-"""Should the new units of a model compete, or does one draw decide? Both, from an ancestor and from nothing.
+"""Should the new units of a model compete, or does one draw decide? From an ancestor and from none.
 
     RIVALS_DATA=DIR python benchmarks/newcomers.py --out results/few/newcomers.csv
 
-Five classes with 80 pictures each and 200 to test, all from the training images of SVHN and notMNIST; four draws of
-classes and pictures. New units are asked for, so no other way of learning is compared. Means are printed.
+Five classes with 80 pictures each and 200 to test, all from the training images of SVHN and
+notMNIST; four draws of classes and pictures. New units are asked for, so no other way of learning
+is compared. Means are printed.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def accuracy(name: str, draw: int, learner: str, share: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     out = parser.parse_args().out
     rows: list[dict[str, Any]] = []
@@ -64,7 +67,15 @@ def main() -> None:
             for share in (0.0, 0.2):
                 for draw in range(DRAWS):
                     found = accuracy(name, draw, learner, share)
-                    rows.append({"set": name, "learner": learner, "share": share, "draw": draw, "accuracy": round(found, 2)})
+                    rows.append(
+                        {
+                            "set": name,
+                            "learner": learner,
+                            "share": share,
+                            "draw": draw,
+                            "accuracy": round(found, 2),
+                        }
+                    )
                 mean = statistics.mean(row["accuracy"] for row in rows[-DRAWS:])
                 print(f"{name:9} {learner:6} share {share:.1f}: {mean:.1f} %", flush=True)
                 with out.open("w", newline="") as file:

@@ -37,8 +37,8 @@ Refused = Callable[..., str]
 Spawn = Callable[..., Any]
 VERBS = (
     "learn", "test", "predict", "drop", "serve", "run", "compare", "report", "info", "export",
-    "bench", "data", "check", "sign", "ancestor", "explain",
-    "bench", "data", "check", "sign", "ancestor", "pack", "unpack", "join",
+    "bench", "data", "check", "sign", "ancestor", "explain", "watch",
+    "pack", "unpack", "join",
 )  # fmt: skip
 
 

@@ -522,7 +522,7 @@ def test_python_compares_as_the_command_does(
     assert (again.accuracy, again.kilobytes) == (found.accuracy, found.kilobytes)
     with pytest.raises(RivalsError, match="seeds must be"):
         compare("digits", seeds=[-1], out=tmp_path)
-    with pytest.raises(RivalsError, match="a stream of your own is named module:name"):
+    with pytest.raises(RivalsError, match="finds a stream of yours as module:name"):
         compare([object()], out=tmp_path)  # type: ignore[list-item]
 
 

@@ -57,7 +57,7 @@ def draw(pixels: Any, path: Path) -> Path:
 def test_importing_it_imports_no_torch(exported: Exports, tmp_path: Path, spawn: Spawn) -> None:
     picture = draw(digits()[0][0], tmp_path / "digit.png")
     check = (
-        "import sys; from rivals.edge.__main__ import main\n"
+        "import sys; from rivals.edge.command import main\n"
         f"assert main({[exported['ticket.onnx']['path'], str(picture)]!r}) == 0\n"
         "heavy = ('torch', 'scipy', 'sklearn', 'onnx', 'yaml', 'typer', 'rich', 'safetensors')\n"
         "print([name for name in heavy if name in sys.modules])\n"
@@ -411,7 +411,7 @@ def test_a_small_file_cannot_take_the_memory(
     path = with_card(bomb(word), tmp_path / "bomb.onnx", card)
     picture = draw(digits()[0][0], tmp_path / "digit.png")
     code = (
-        "import sys; from rivals.edge.__main__ import main\n"
+        "import sys; from rivals.edge.command import main\n"
         "status = main(sys.argv[1:])\n"
         "from rivals.io.process_memory import peak_memory\n"
         "print(status, peak_memory() // 2**20)"

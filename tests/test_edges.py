@@ -18,6 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import rivals
 from rivals.learn.linear_head import FOLDS
+from rivals.learn.model_twta import ModelTWTA
+from rivals.learn.twta import TWTASettings
 from rivals.model import defaults
 from rivals.model.advice import CLOSED_FORM, EDGES, NEAREST
 from rivals.model.edge_discriminant import PRIORS, EdgeDiscriminant
@@ -31,11 +33,15 @@ from rivals.streams.task import Examples, Task, centred
 from rivals.tickets.cost import cost, multiplications, working_memory
 from rivals.tickets.ticket_checks import VALUES, layer_shape
 from teaching import folder, marks
-from toys import make
 
 SIDE, WAYS = 32, 8
 DIRECTIONS = Gradients.DIRECTIONS
 Pictures = tuple[NDArray[np.uint8], list[str]]
+
+
+def learner() -> ModelTWTA:
+    plan = NetworkPlan(NetworkSettings(architecture="mlp"), (3, SIDE, SIDE))
+    return ModelTWTA(plan, TWTASettings(), Seed(0))
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
@@ -275,7 +281,7 @@ def edge_task(count: int = 120, held: int = 24, seed: int = 0) -> Task:
 
 @pytest.fixture(scope="module")
 def found() -> EdgeDiscriminant:
-    return EdgeDiscriminant(make(shape=(3, SIDE, SIDE)), edge_task(), Seed(4))
+    return EdgeDiscriminant(learner(), edge_task(), Seed(4))
 
 
 def test_it_is_tested_on_pictures_it_did_not_learn_from(found: EdgeDiscriminant) -> None:
@@ -316,7 +322,7 @@ def test_it_is_as_sure_as_cross_validation_allows(found: EdgeDiscriminant) -> No
 
 
 def test_a_seed_makes_the_same_one(found: EdgeDiscriminant) -> None:
-    method, task = make(shape=(3, SIDE, SIDE)), edge_task()
+    method, task = learner(), edge_task()
     again, other = (EdgeDiscriminant(method, task, Seed(number)) for number in (4, 5))
     assert torch.equal(again.predicted, found.predicted)
     assert all(torch.equal(*pair) for pair in zip(again.head, found.head, strict=True))

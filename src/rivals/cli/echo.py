@@ -17,6 +17,6 @@ def echo(text: str = "", err: bool = False) -> None:
     typer.echo(printable(text, LINE), err=err)
 
 
-def echo_json(value: Any, indent: int | None = None) -> None:
+def echo_json(value: Any, indent: int | None = None, err: bool = False) -> None:
     """JSON for another program: exact, since it is escaped anyway."""
-    typer.echo(json.dumps(value, indent=indent))
+    typer.echo(json.dumps(value, indent=indent), err=err)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rivals.cli.echo import echo_json
 from rivals.cli.options import SignatureOption, ThreadsOption, check_threads
 from rivals.cli.stop_signals import StopRequest
 from rivals.errors import RivalsError
@@ -148,5 +148,5 @@ def _label_server(watcher: Watcher, host: str, port: int, token_file: Path | Non
     from rivals.watch.label_server import LabelServer
 
     server = LabelServer(watcher, host, port, token_file)
-    typer.echo(json.dumps({"labels": server.address.url}), err=True)
+    echo_json({"labels": server.address.url}, err=True)
     return server

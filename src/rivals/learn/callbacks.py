@@ -152,13 +152,9 @@ class EarlyStopping(Callback):
         listener: Called with every check, a dictionary.
 
     >>> import rivals
-    >>> from rivals.nn.network_plan import NetworkPlan, NetworkSettings
-    >>> from rivals.seeds import Seed
-    >>> digits, seed = rivals.benchmarks["digits"], Seed(0)
-    >>> stream = digits.build(digits.settings(), seed)
-    >>> network = NetworkSettings(architecture="mlp", widths=(16, 16), units=4)
-    >>> plan = NetworkPlan(network, stream.input_shape)
-    >>> method = rivals.methods["twta"](plan, rivals.methods["twta"].settings_class(epochs=9), seed)
+    >>> stream = rivals.Stream.from_benchmark("digits")
+    >>> network = {"architecture": "mlp", "widths": (16, 16), "units": 4}
+    >>> method = rivals.methods["twta"].for_stream(stream, network=network, epochs=9)
     >>> stopping = rivals.EarlyStopping(every=lambda steps: 5, patience=2)
     >>> reason = rivals.Trainer(method, [stopping]).fit(stream[0].task)
     >>> reason in ("planned", "no-longer-better"), stopping.best > 50

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -27,7 +27,8 @@ from rivals.naming.predictor import Predictor
 from rivals.naming.rule import Rule
 from rivals.naming.rules import RULES
 from rivals.naming.task_record import Prediction, TaskRecord, learned_tasks
-from rivals.nn.network_plan import NetworkPlan
+from rivals.nn.device import find_device
+from rivals.nn.network_plan import NetworkPlan, NetworkSettings
 from rivals.nn.task_state import TaskColumn, TaskTable
 from rivals.registry import Registry
 from rivals.seeds import Seed
@@ -35,6 +36,9 @@ from rivals.streams.stream import Stream
 from rivals.streams.task import Batch, Task
 from rivals.tickets.flop_counter import FlopCounter
 from rivals.tickets.parallel import AnyTicket, ParallelTickets, TicketOutput
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 
 @dataclass
@@ -67,13 +71,9 @@ class Method(ABC):
     A method of your own is a subclass (docs/your-own-method.md), usually of an existing method.
 
     >>> import rivals
-    >>> from rivals.nn.network_plan import NetworkPlan, NetworkSettings
-    >>> from rivals.seeds import Seed
-    >>> digits, seed = rivals.benchmarks["digits"], Seed(0)
-    >>> stream = digits.build(digits.settings(), seed)
-    >>> network = NetworkSettings(architecture="mlp", widths=(16, 16), units=4)
-    >>> plan = NetworkPlan(network, stream.input_shape)
-    >>> method = rivals.methods["twta"](plan, rivals.methods["twta"].settings_class(epochs=2), seed)
+    >>> stream = rivals.Stream.from_benchmark("digits")
+    >>> network = {"architecture": "mlp", "widths": (16, 16), "units": 4}
+    >>> method = rivals.methods["twta"].for_stream(stream, network=network, epochs=2)
     >>> task, test = stream[0].task, stream[0].test
     >>> rivals.Trainer(method).fit(task)
     'planned'
@@ -96,6 +96,30 @@ class Method(ABC):
         self.spent = 0.0  # FLOPs of the present task
         self.statistics_images: int | None = None  # that naming statistics are taken from, at most
         self._predictor: Predictor | None = None  # until something is learned
+
+    @classmethod
+    def for_stream(
+        cls,
+        stream: Stream,
+        *,
+        network: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+        **settings: Any,
+    ) -> Self:
+        """A method that is ready for the tasks of `stream`, to be trained with a `Trainer`.
+
+        Args:
+            stream: Only the shape of its pictures is looked at.
+            network: Settings of the network: `architecture`, `widths`, `units` and so on.
+            seed: Of everything that is drawn.
+            device: cpu, cuda, mps or auto.
+            settings: Of the method; its recipes are not asked.
+        """
+        chosen = cls.settings_class(**settings)
+        shape = cls.view_of(stream, chosen).input_shape
+        plan = NetworkPlan(NetworkSettings(**(network or {})), shape, find_device(device))
+        return cls(plan, chosen, Seed(seed).child("method"))
 
     @classmethod
     def recipe_sections(cls) -> list[str]:

@@ -25,13 +25,9 @@ class Trainer:
     """Trains a method on one task after the other.
 
     >>> import rivals
-    >>> from rivals.nn.network_plan import NetworkPlan, NetworkSettings
-    >>> from rivals.seeds import Seed
-    >>> digits, seed = rivals.benchmarks["digits"], Seed(0)
-    >>> stream = digits.build(digits.settings(), seed)
-    >>> network = NetworkSettings(architecture="mlp", widths=(16, 16), units=4)
-    >>> plan = NetworkPlan(network, stream.input_shape)
-    >>> method = rivals.methods["twta"](plan, rivals.methods["twta"].settings_class(epochs=2), seed)
+    >>> stream = rivals.Stream.from_benchmark("digits")
+    >>> network = {"architecture": "mlp", "widths": (16, 16), "units": 4}
+    >>> method = rivals.methods["twta"].for_stream(stream, network=network, epochs=2)
     >>> trainer = rivals.Trainer(method, callbacks=[rivals.Callback()])
     >>> [trainer.fit(item.task) for item in list(stream)[:2]]
     ['planned', 'planned']

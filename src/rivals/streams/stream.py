@@ -89,6 +89,19 @@ class Stream(ABC):
         return index % len(self)
 
     @staticmethod
+    def from_benchmark(name: str, *, seed: int = 0, **settings: Any) -> Stream:
+        """The stream of a benchmark, with the settings that `rivals info --settings NAME` lists.
+
+        It is not cut as the presets of `rivals.run` cut it.
+
+        >>> stream = Stream.from_benchmark("digits", tasks=2)
+        >>> [item.task.classes for item in stream]
+        [('0', '1'), ('2', '3')]
+        """
+        chosen = streams[name]
+        return chosen.build(chosen.settings(**settings), Seed(seed).child("stream"))
+
+    @staticmethod
     def from_arrays(
         tasks: Sequence[tuple[ArrayLike, ArrayLike]],
         test: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
