@@ -54,6 +54,7 @@ NAMES = {
     "edge": {
         *(f"edge-{what}-numpy" for what in ("learn-seconds", "learn-memory", "answer-ms")),
         "edge-answer-memory-numpy", "edge-bytes-numpy", "edge-accuracy-after-1-numpy",
+        *(f"edge-weights-mlperf-{what}" for what in edge.REFERENCES),
     },
     "serve": {
         *(f"serve-{what}-{clients}" for what in ("rate", "p50", "p99") for clients in (1, 8)),
