@@ -1,6 +1,7 @@
 """Tiny continual: five streams that a device learns task by task, as docs/tiny-continual.md says.
 
     python benchmarks/tiny_continual.py --out results/tiny-continual [--only animals] [--draws 3]
+    python benchmarks/tiny_continual.py --out mine --systems own:System    a class in own.py
 
 Systems: `c-int8` and `c-float`, the two kinds of `rivals export --to c --teachable` with the
 ancestor `tiny` (in Python, which has their arithmetic in every bit); `package`, `rivals learn
@@ -14,10 +15,12 @@ from __future__ import annotations
 import argparse
 import csv
 import statistics
+import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +112,17 @@ def features_of(system: str) -> Any:
 SYSTEMS = ("c-int8", "c-float", "package", "pixels")
 
 
+def made(name: str, room: Path) -> System:
+    """A system that knows nothing yet; one of your own is `module:Class`, made with a folder."""
+    module, own, kind = name.partition(":")
+    if own:
+        found: System = getattr(import_module(module), kind)(room)
+        return found
+    if name not in SYSTEMS:
+        sys.exit(f"There is no system '{name}'; use {', '.join(SYSTEMS)}, or module:Class.")
+    return Package(room) if name == "package" else Device(features_of(name))
+
+
 def looked_at(split: Any, members: Any) -> Tensor:
     """Pictures as a device sees them."""
     parts = [np.asarray(split.images[index]) for index in members]
@@ -153,9 +167,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("runs/tiny-continual"))
     parser.add_argument("--only", nargs="*", choices=list(STREAMS), default=list(STREAMS))
-    parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="*", default=list(SYSTEMS))
     parser.add_argument("--draws", type=int, default=3)
     wanted = parser.parse_args()
+    sys.path.insert(0, "")  # where a system of one's own lies
     wanted.out.mkdir(parents=True, exist_ok=True)
     path = wanted.out / "tiny-continual.csv"
     rows = list(csv.DictReader(path.open())) if path.exists() else []
@@ -166,11 +181,9 @@ def main() -> None:
                 if (stream, name, str(draw)) in done:
                     continue
                 with tempfile.TemporaryDirectory() as room:
-                    package = name == "package"
-                    system = Package(Path(room)) if package else Device(features_of(name))
                     found = [
                         (stream, name, str(draw), after, f"{known:.2f}", f"{unknown:.2f}")
-                        for after, known, unknown in measure(stream, system, draw)
+                        for after, known, unknown in measure(stream, made(name, Path(room)), draw)
                     ]
                 rows += [dict(zip(FIELDS, row, strict=True)) for row in found]
                 with path.open("a", newline="") as file:
@@ -183,8 +196,9 @@ def main() -> None:
 
 def table(rows: list[dict[str, str]]) -> list[str]:
     """The table of the page: percent right, task given / not given, means of the draws."""
-    columns = [(name, None) for name in SYSTEMS] + [("c-int8", FORGOTTEN)]
-    heads = ["", *(f"`{name}`" for name in SYSTEMS), "`c-int8`, first forgotten"]
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    columns = [(name, None) for name in systems] + [(systems[0], FORGOTTEN)]
+    heads = ["", *(f"`{name}`" for name in systems), f"`{systems[0]}`, first forgotten"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for stream, (_, tasks) in STREAMS.items():
         cells = [f"`{stream}`"]
