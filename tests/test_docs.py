@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -34,8 +33,6 @@ from rivals.learn.method import methods
 from rivals.nn.network_plan import networks
 from rivals.nn.selection import Masked
 from rivals.registry import imports_allowed
-from rivals.streams.data.catalogue import dataset
-from rivals.streams.data.find import search
 from rivals.tickets.ticket import Ticket
 from teaching import digit, folder, numbers
 
@@ -428,31 +425,6 @@ def test_the_literal_recipe_has_two_faults() -> None:
         else:
             assert accuracy > 80
             assert after < (before if name == "default" else chance / 2)
-
-
-def test_the_table_of_tiny_continual_is_that_of_its_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "tiny_continual.py"))
-    with (ROOT / "results" / "tiny-continual" / "tiny-continual.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 3 * 4 * sum(len(tasks) + 1 for _, tasks in script["STREAMS"].values())
-    assert "\n".join(script["table"](rows)) in named("tiny-continual").read_text()
-
-
-@pytest.mark.data
-def test_a_system_of_ones_own_on_tiny_continual(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The class of the page, by its command."""
-    if not os.environ.get("RIVALS_DATA") or not search(dataset("fashion-mnist")):
-        pytest.skip("$RIVALS_DATA has no Fashion-MNIST; see `rivals data`.")
-    script = str(ROOT / "benchmarks" / "tiny_continual.py")
-    ((_, source),) = blocks(named("tiny-continual"), "python")
-    Path("own.py").write_text(source)
-    words = ["--out", "mine", "--systems", "own:System", "--only", "clothes", "--draws", "1"]
-    monkeypatch.setattr(sys, "argv", [script, *words])
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    runpy.run_path(script, run_name="__main__")
-    rows = list(csv.DictReader(Path("mine/tiny-continual.csv").read_text().splitlines()))
-    assert [row["known"] for row in rows] == ["50.00"] * 6
-    assert [row["unknown"] for row in rows[:5]] == ["50.00", "25.00", "16.67", "12.50", "10.00"]
 
 
 # Words, links, shape ------------------------------------------------------------------------------
