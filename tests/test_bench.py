@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -13,6 +15,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from rivals.cli import bench_command as verb
+from rivals.deploy import int8, prepared, to_onnx
+from rivals.deploy.c import c_network
 from rivals.errors import RivalsError
 from rivals.experiment.bench import bench_deploy as deploy
 from rivals.experiment.bench import bench_edge as edge
@@ -23,6 +27,7 @@ from rivals.experiment.bench.bench_row import Row, at_least, at_most, number
 from rivals.experiment.bench.bench_sizes import TINY, Sizes
 from rivals.experiment.bench.machine import machine
 from rivals.experiment.bench.timing import Times, fastest, interleave, quartiles, ratio
+from rivals.tickets.ticket import Ticket
 
 NAMES = {
     "train": {
@@ -82,6 +87,18 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         return resident(path, code) if path.name == "onnx-ticket.onnx" else 1
 
     monkeypatch.setattr(deploy, "resident", once)
+    traced: dict[Any, Any] = {}
+    trace = prepared.ticket_graph
+
+    def graph(ticket: Ticket, raw_input: bool, batch: int | None = None) -> Any:
+        """The same for three formats: it takes most of the time."""
+        key = (ticket.fingerprint(), raw_input, batch)
+        if key not in traced:
+            traced[key] = trace(ticket, raw_input, batch)
+        return copy.deepcopy(traced[key])
+
+    for module in (prepared, to_onnx, int8, c_network):
+        monkeypatch.setattr(module, "ticket_graph", graph)
     numpy = {"numpy": edge.PROGRAMS["numpy"]}  # the others take ten times as long to start
     monkeypatch.setattr(edge, "PROGRAMS", numpy)
     monkeypatch.setattr(edge, "c_rows", lambda lessons: iter(()))  # tests/test_teachable.py
