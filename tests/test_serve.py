@@ -351,7 +351,7 @@ def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> No
     assert server.ask("POST", "training", task="more").status_code == 202
     assert "in the queue" in sentence(server.ask("POST", "training", task="more"))
     assert "being learned" in sentence(server.ask("DELETE", "class", task="shapes"))
-    assert server.trainings() == [("shapes", "running"), ("more", "queued")]
+    until(lambda: server.trainings() == [("shapes", "running"), ("more", "queued")])
     busy = server.ask("DELETE", "task", task="other")
     assert (busy.status_code, sentence(busy)[:25]) == (409, "'shapes' is being learned")
     assert server.ask("DELETE", "training", number=2).status_code == 200
