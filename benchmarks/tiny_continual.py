@@ -5,7 +5,8 @@
 Systems: `c-int8` and `c-float`, the two kinds of `rivals export --to c --teachable` with the
 ancestor `tiny` (in Python, which has their arithmetic in every bit); `package`, `rivals learn
 --ancestor tiny`; `pixels`, the nearest class mean of pictures of 16 × 16 pixels. One row for each
-state goes to tiny-continual.csv, so that the command goes on where it stopped.
+state goes to tiny-continual.csv, so that the command goes on where it stopped; then the table of
+docs/tiny-continual.md is printed.
 """
 
 from __future__ import annotations
@@ -177,16 +178,24 @@ def main() -> None:
                     if file.tell() == 0:
                         writer.writerow(FIELDS)
                     writer.writerows(found)
-    last = {stream: str(len(tasks)) for stream, (_, tasks) in STREAMS.items()}
-    for stream, name in dict.fromkeys((r["stream"], r["system"]) for r in rows):
-        same = [r for r in rows if (r["stream"], r["system"]) == (stream, name)]
-        ends = [r for r in same if r["after"] == last[stream]]
-        words = [
-            f"{statistics.mean(float(r[what]) for r in ends):5.1f} ± "
-            f"{statistics.pstdev(float(r[what]) for r in ends):.1f}"
-            for what in ("known", "unknown")
-        ]
-        print(f"{stream:14} {name:8} task given {words[0]}, not given {words[1]}")
+    print("\n".join(table(rows)))
+
+
+def table(rows: list[dict[str, str]]) -> list[str]:
+    """The table of the page: percent right, task given / not given, means of the draws."""
+    columns = [(name, None) for name in SYSTEMS] + [("c-int8", FORGOTTEN)]
+    heads = ["", *(f"`{name}`" for name in SYSTEMS), "`c-int8`, first forgotten"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for stream, (_, tasks) in STREAMS.items():
+        cells = [f"`{stream}`"]
+        for name, after in columns:
+            key = (stream, name, after or str(len(tasks)))
+            same = [r for r in rows if (r["stream"], r["system"], r["after"]) == key]
+            kinds = ("known", "unknown") if same else ()
+            means = [statistics.mean(float(row[kind]) for row in same) for kind in kinds]
+            cells.append(" / ".join(f"{mean:.1f}" for mean in means))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -10,8 +11,9 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -54,6 +56,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return TOGETHER.get(Path(file).stem, file)
 
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates_compiled_once() -> Iterator[None]:
+    """Every export to C compiles 169 templates: more than half of its time."""
+    if find_spec("jinja2") is None:
+        yield
+        return
+    from jinja2 import BytecodeCache, Environment
+
+    class CompiledTemplates(BytecodeCache):
+        code: ClassVar[dict[tuple[str, str], Any]] = {}
+
+        def load_bytecode(self, bucket: Any) -> None:
+            bucket.code = self.code.get((bucket.key, bucket.checksum))
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            self.code[bucket.key, bucket.checksum] = bucket.code
+
+    begin = functools.partialmethod(Environment.__init__, bytecode_cache=CompiledTemplates())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Environment, "__init__", begin)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

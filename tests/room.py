@@ -1,4 +1,4 @@
-"""A small room for a process: 64 MB of memory and a quarter of a core.
+"""A small room for a process: 64 MB of memory and a quarter of a core, where nothing else is asked.
 
 A control group holds it where the system lets us make one (root, version 1 or 2). Elsewhere a
 guard does: it kills a process that is seen with more resident memory, and stops it for three
@@ -18,26 +18,27 @@ from pathlib import Path
 
 MEMORY = 64 * 2**20
 SHARE = 0.25  # of a core
+BOARD = 512 * 2**20  # memory of a small board with Linux
 GROUPS = Path("/sys/fs/cgroup")
 
 
 @contextlib.contextmanager
-def groups() -> Iterator[list[Path] | None]:
+def groups(memory: int = MEMORY, share: float = SHARE) -> Iterator[list[Path] | None]:
     """Folders of control groups that hold their members to the room; None where it is denied."""
     name = f"rivals-{os.getpid()}"
-    period, quota = 100_000, int(100_000 * SHARE)
+    period, quota = 100_000, int(100_000 * share)
     if (GROUPS / "memory").is_dir():  # version 1
         limits = {
             GROUPS / "memory" / name: {
-                "memory.limit_in_bytes": MEMORY,
-                "memory.memsw.limit_in_bytes": MEMORY,
+                "memory.limit_in_bytes": memory,
+                "memory.memsw.limit_in_bytes": memory,
             },
             GROUPS / "cpu" / name: {"cpu.cfs_period_us": period, "cpu.cfs_quota_us": quota},
         }
     else:
         limits = {
             GROUPS / name: {
-                "memory.max": MEMORY,
+                "memory.max": memory,
                 "memory.swap.max": 0,
                 "cpu.max": f"{quota} {period}",
             }
@@ -61,7 +62,7 @@ def groups() -> Iterator[list[Path] | None]:
 
 
 @contextlib.contextmanager
-def denied() -> Iterator[None]:
+def denied(*_: float) -> Iterator[None]:
     """As where no control group may be made."""
     yield None
 
@@ -76,21 +77,25 @@ def resident(process: int) -> int:
     return int(found[0]) * 1024 if found else 0
 
 
-def guard(process: subprocess.Popen[str]) -> None:
+def guard(process: subprocess.Popen[str], memory: int, share: float) -> None:
     """Hold a process to the room from outside, until it ends."""
     beat = 0.02
     while process.poll() is None:
-        for act, seconds in ((signal.SIGCONT, beat * SHARE), (signal.SIGSTOP, beat * (1 - SHARE))):
+        for act, seconds in ((signal.SIGCONT, beat * share), (signal.SIGSTOP, beat * (1 - share))):
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(act)
+                if seconds > 0:
+                    process.send_signal(act)
             time.sleep(seconds)
-            if resident(process.pid) > MEMORY:
+            if resident(process.pid) > memory:
                 process.kill()
 
 
-def run(command: list[str], seconds: float, **options: object) -> tuple[int, str, str]:
+def run(
+    command: list[str], seconds: float, memory: int = MEMORY, share: float = SHARE,
+    **options: object,
+) -> tuple[int, str, str]:  # fmt: skip
     """Status, output and errors of a command in the room; killed after `seconds` of its CPU."""
-    with groups() as folders:
+    with groups(memory, share) as folders:
 
         def enter() -> None:
             for folder in folders or []:
@@ -102,7 +107,7 @@ def run(command: list[str], seconds: float, **options: object) -> tuple[int, str
         )  # fmt: skip
         try:
             if folders is None:
-                guard(process)
+                guard(process, memory, share)
             printed, told = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.kill()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from rivals.cli import bench_command as verb
@@ -54,6 +55,7 @@ NAMES = {
     "edge": {
         *(f"edge-{what}-numpy" for what in ("learn-seconds", "learn-memory", "answer-ms")),
         "edge-answer-memory-numpy", "edge-bytes-numpy", "edge-accuracy-after-1-numpy",
+        *(f"edge-weights-mlperf-{what}" for what in edge.REFERENCES),
     },
     "serve": {
         *(f"serve-{what}-{clients}" for what in ("rate", "p50", "p99") for clients in (1, 8)),
@@ -158,6 +160,17 @@ def test_the_verb_prints_a_table_or_json(monkeypatch: pytest.MonkeyPatch) -> Non
     assert content["machine"]["threads"] == 1
     assert content["rows"] == [row.to_dict()]
     assert content["rows"][0]["met"] is False
+
+
+def test_no_name_is_cut_on_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of different kinds looked alike: edge-accuracy-after-…"""
+    names = ["edge-instructions-answer-c-int8", "edge-instructions-learn-c-int8"]
+    rows = [Row(name, 1168.0, "million", at_most(1.2), "", (1168, 1221)) for name in names]
+    verb.show(Console(width=80), {**machine(), "threads": 1}, rows)
+    lines = capsys.readouterr().out.splitlines()
+    for name in names:
+        (shown,) = [line for line in lines if line.startswith(f" {name} ")]
+        assert shown.split()[1:] == ["1,168", "1,168–1,221", "million", "≤", "1.20", "no"]
 
 
 def test_extra_memory_is_measured_in_a_process_of_its_own() -> None:

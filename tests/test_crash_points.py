@@ -275,6 +275,11 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
             model_state,
             adds=True,
         ),
+        "edge learn --anew": Verb(
+            taught / "descended",
+            without_torch("learn", "c", "--name", "b", "--anew"),
+            model_state,
+        ),
         "edge drop": Verb(
             taught / "descended",
             lambda place: in_words(edge_command, "drop", "b", "--model", place / "model"),
@@ -297,7 +302,7 @@ def verbs(taught: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, V
 VERBS = (
     "learn, the first task", "learn, from an ancestor", "learn", "learn --again", "drop",
     "learn in closed form", "drop what descended", "edge learn, the first task",
-    "edge learn --again", "edge drop", "run", "compare",
+    "edge learn --again", "edge learn --anew", "edge drop", "run", "compare",
     "export to onnx", "export over onnx", "export to c", "export over c", "ancestor make",
     "ancestor make over",
 )  # fmt: skip

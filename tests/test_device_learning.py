@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import room
 from rivals.errors import Interrupted, RivalsError
 from rivals.io.process_memory import peak_memory
 from rivals.model import budgets as budget
@@ -115,11 +115,11 @@ def test_memory_is_kept(taught: Path, tmp_path: Path) -> None:
     """On a board with 512 MB: a network is trained from the default ancestor."""
     line = ["learn", taught / "low", "--model", tmp_path / "m", "--size", "48", "--epochs", "1",
             "--new", "1", "--ram", "400", "--json"]  # fmt: skip
-    told = subprocess.run(
-        [sys.executable, "-m", "rivals.cli.main", *map(str, line)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    done = json.loads(told.stdout.splitlines()[-1])
+    status, printed, told = room.run(
+        [sys.executable, "-m", "rivals.cli.main", *map(str, line)], 300, room.BOARD, share=1
+    )
+    assert (status, told) == (0, "")
+    done = json.loads(printed.splitlines()[-1])
     assert done["event"] == "done"
     assert done["peak_memory"] < 400e6
 

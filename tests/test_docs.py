@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -103,6 +104,17 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+DEVICE = shlex.split("export --to c --teachable --ancestor tiny device")
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `rivals export --to c --teachable --ancestor tiny device`, of two pages."""
+    folder = tmp_path_factory.mktemp("teachable") / "device"
+    carry_out([*DEVICE[:-1], str(folder)])
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty working folder; what a page registers or imports is forgotten with it."""
@@ -195,12 +207,7 @@ def the_device_was_taught(found: dict[str, Any]) -> None:
     page = named("teach-c")
     ((_, program),) = blocks(page, "c")
     Path("own.c").write_text(program)
-    for line in (line for _, block in blocks(page, "bash") for line in block.splitlines()):
-        tool = "arm-none-eabi-gcc" if "cortex-m4" in line else "cc"
-        if line.startswith("rivals "):
-            carry_out(shlex.split(line)[1:])
-        elif shutil.which(line.split()[0]) and shutil.which(tool):
-            subprocess.run(line, shell=True, check=True, capture_output=True, timeout=120)
+    run_commands([line for _, text in blocks(page, "bash") for line in text.splitlines()])
     answers = Path("answers.txt").read_text().splitlines()
     assert answers[:25] == ["ok"] * 25
     names = [line.split("\t")[1] for line in answers[25:]]
@@ -232,17 +239,22 @@ def lines_before_python(page: Path, before: bool) -> list[str]:
 
 
 def run_commands(lines: list[str]) -> None:
+    """Of compilers and emulators those that are here."""
     for line in lines:
         words = shlex.split(line)
+        tool = "arm-none-eabi-gcc" if "cortex-m4" in line else "cc"
         if words[0] == "rivals-edge":
             assert on_device(words[1:]) == 0, line
         elif "--ram" in words:  # of a process of its own
             command = [sys.executable, "-m", *words]
             subprocess.run(command, check=True, capture_output=True, timeout=300)
         elif words[0] == "rivals":
-            carry_out(words[1:])
-        else:  # a wheel of that name is built and installed by tests/test_edge_learning.py
+            if words[1:] != DEVICE or not Path("device").exists():  # it was run for two pages
+                carry_out(words[1:])
+        elif words[0] == "pip":  # the wheel is built and installed by tests/test_edge_learning.py
             assert line == "pip install rivals-edge"
+        elif shutil.which(words[0]) and shutil.which(tool):
+            subprocess.run(line, shell=True, check=True, capture_output=True, timeout=120)
 
 
 def the_device_answered(found: dict[str, Any]) -> None:
@@ -250,6 +262,8 @@ def the_device_answered(found: dict[str, Any]) -> None:
     assert found["lesson"].facts.accuracy > 70
     run_commands(lines_before_python(named("edge"), False))
     assert [task.name for task in found["model"].tasks] == ["screws"]
+    made = Path("device/teach-cortex-m4.elf").exists()
+    assert made == (shutil.which("arm-none-eabi-gcc") is not None)
 
 
 def the_model_was_taught(found: dict[str, Any]) -> None:
@@ -297,6 +311,10 @@ def test_python_of_a_page_runs(page: Path, request: pytest.FixtureRequest) -> No
                 shutil.copytree(request.getfixturevalue("digits_run"), "runs/mine")
             else:
                 carry_out(words)
+    if page.stem in ("edge", "teach-c"):
+        if shutil.which("cc") is None:
+            pytest.skip("there is no C compiler here")
+        shutil.copytree(request.getfixturevalue("device"), "device")
     PREPARED.get(page.stem, lambda: None)()
     found = execute(page)
     CHECKS.get(page.stem, lambda _: None)(found)
@@ -408,6 +426,14 @@ def test_the_literal_recipe_has_two_faults() -> None:
         else:
             assert accuracy > 80
             assert after < (before if name == "default" else chance / 2)
+
+
+def test_the_table_of_tiny_continual_is_that_of_its_results() -> None:
+    script = runpy.run_path(str(ROOT / "benchmarks" / "tiny_continual.py"))
+    with (ROOT / "results" / "tiny-continual" / "tiny-continual.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 4 * sum(len(tasks) + 1 for _, tasks in script["STREAMS"].values())
+    assert "\n".join(script["table"](rows)) in named("tiny-continual").read_text()
 
 
 # Words, links, shape ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import room
 from rivals.io import process_memory
 from rivals.io.process_memory import available_memory, peak_memory, resident_memory
 
@@ -57,8 +58,45 @@ def test_available_memory_is_less_than_the_machine_has() -> None:
     assert 0 < available_memory() < total
 
 
+@pytest.mark.parametrize(
+    ("member", "folder", "names"),
+    [
+        ("0::/outer/own\n", "outer", ("memory.max", "memory.current", "inactive_file")),
+        ("0::/unknown/here\n", ".", ("memory.max", "memory.current", "inactive_file")),
+        (
+            "5:cpu:/x\n4:hugetlb,memory:/outer/own\n", "memory/outer",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_container_has_what_its_limit_leaves(
+    member: str, folder: str, names: tuple[str, str, str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of a board with 512 MB by a control group the memory of the machine was taken."""
+    (tmp_path / "member").write_text(member)
+    (tmp_path / folder / "own").mkdir(parents=True)
+    for place, limit in ((tmp_path / folder, "1000"), (tmp_path / folder / "own", "max")):
+        for name, text in zip(names, (limit, "700", f"cache 9\n{names[2]} 300\n"), strict=True):
+            (place / name.replace(names[2], "memory.stat")).write_text(f"{text}\n")
+    monkeypatch.setattr(process_memory, "MEMBER", tmp_path / "member")
+    monkeypatch.setattr(process_memory, "GROUPS", tmp_path)
+    if sys.platform == "linux":
+        assert available_memory() == 1000 - 700 + 300
+
+
+def test_a_real_control_group_counts() -> None:
+    with room.groups() as folders:
+        if folders is None:
+            pytest.skip("No control group may be made here.")
+    code = "from rivals.io.process_memory import available_memory; print(available_memory())"
+    status, printed, told = room.run([sys.executable, "-c", code], 60, share=1)
+    assert (status, told) == (0, "")
+    assert 0 < int(printed) < room.MEMORY
+
+
 def test_a_system_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STATUS", "MACHINE"):
+    for name in ("STATUS", "MACHINE", "MEMBER"):
         monkeypatch.setattr(process_memory, name, Path("/nowhere"))
     assert 10 * MEGABYTE < peak_memory() < 10**12
     assert resident_memory() == peak_memory()

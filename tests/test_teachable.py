@@ -204,27 +204,54 @@ def test_a_life_in_floating_point(copied, body, tmp_path) -> None:
     live([folder / "teach"], folder, compiled, tmp_path, "float")
 
 
-def test_what_the_example_does_not_understand(copied, tmp_path) -> None:
-    folder = build(copied, "int8")
+@pytest.fixture(scope="module")
+def small_device(folder, tmp_path_factory):
+    """The example program, with room for two classes."""
+    copy = shutil.copytree(folder, tmp_path_factory.mktemp("small") / "device")
+    return [build(copy, "int8", CFLAGS="-O1 -DTEACH_CLASSES=2") / "teach-int8"]
+
+
+def test_what_the_example_does_not_understand(small_device, tmp_path) -> None:
+    picture = pictures(0, 1)[0]
     lines = [
-        Line(("predict",), pictures(0, 1)[0]), Line(("sing",)), Line(("restore",)),
-        Line(("learn", "a", "x" * 64), pictures(0, 1)[0]), Line(("forget", "a")),
-        Line(("predict",)),
+        Line(("predict",), picture), Line(("sing",)), Line(("restore",)),
+        Line(("learn", "a", "x" * 64), picture), Line(("learn", "a" * 400, "x"), picture),
+        Line(("forget", "a")), Line(("predict",)),
     ]  # fmt: skip
-    assert say([folder / "teach-int8"], lines, tmp_path / "flash") == [
+    assert say(small_device, lines, tmp_path / "flash") == [
         "error: Nothing is learned yet; learn a class first.",
         "error: There is no command 'sing'.",
         "error: Nothing is saved here.",
+        "error: A name has 1 to 63 bytes; use a shorter one.",
         "error: A name has 1 to 63 bytes; use a shorter one.",
         "error: There is no such task or class.",
         "error: The image does not have the size that the network looks at.",
     ]
 
 
+def test_too_many_classes_and_a_full_flash_lose_nothing(small_device, tmp_path) -> None:
+    """The second place of the flash is a device of the system that is always full."""
+    place, picture = tmp_path / "flash", pictures(0, 1)[0]
+    place.mkdir()
+    (place / "slot1.bin").symlink_to("/dev/full")
+    known = ["a\tx\t1", "b\tx\t1"]
+    lines = [
+        Line(("learn", "a", "x"), picture), Line(("save",)), Line(("learn", "b", "x"), picture),
+        Line(("learn", "b", "y"), picture), Line(("save",)), Line(("info",)), Line(("restore",)),
+        Line(("info",)),
+    ]  # fmt: skip
+    assert say(small_device, lines, place) == [
+        "ok", "ok", "ok",
+        "error: There is no room for another class; forget one, or supply a larger array.",
+        "error: The flash did not keep what was written; the state before is still there.",
+        *known, "ok", known[0],
+    ]  # fmt: skip
+
+
 def test_every_status_and_a_power_cut_at_every_byte(folder, tmp_path) -> None:
     harness = Path(__file__).parent / "fixtures" / "teach_harness.c"
     program = tmp_path / "harness"
-    words = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", *SANITISED.split()]
+    words = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", *SANITISED.split(), "-O2"]
     sources = [harness, folder / "teach.c", folder / "initial.c"]
     subprocess.run(["cc", *words, f"-I{folder}", *sources, "-o", program], check=True)
     done = subprocess.run([program], capture_output=True, text=True, timeout=120)

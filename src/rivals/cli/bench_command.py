@@ -44,6 +44,7 @@ def bench(
 
 def show(console: Console, facts: dict[str, Any], rows: list[Row]) -> None:
     """The machine, the table, and below it how each row was measured."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from rivals.experiment.bench.bench_row import number
@@ -53,14 +54,15 @@ def show(console: Console, facts: dict[str, Any], rows: list[Row]) -> None:
         f"{facts['threads']} thread, load {facts['load']}",
         soft_wrap=True,
     )
-    table = Table()
-    for head in ("suite", "name", "value", "spread", "unit", "target", "met"):
-        table.add_column(head, justify="right" if head in ("value", "spread") else "left")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)  # so that nothing is cut on 80 columns
+    for head in ("name", "value", "spread", "unit", "target", "met"):
+        number_like = head in ("value", "spread")
+        table.add_column(head, justify="right" if number_like else "left", overflow="fold")
     for row in rows:
         spread = "" if row.spread is None else "–".join(number(value) for value in row.spread)
         met = {True: "yes", False: "no", None: ""}[row.met]
         target = "" if row.target is None else str(row.target)
-        table.add_row(row.suite, row.name, number(row.value), spread, row.unit, target, met)
+        table.add_row(row.name, number(row.value), spread, row.unit, target, met)
     console.print(table)
     for row in rows:
         console.print(f"{row.name}: {row.how}.", soft_wrap=True)

@@ -5,10 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 STATUS = Path("/proc/self/status")  # Linux: this process
 MACHINE = Path("/proc/meminfo")  # Linux: the machine
+MEMBER, GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")  # Linux: control groups
+GROUP_FILES = (  # limit, use, and the field of memory.stat that could be given back; versions 2, 1
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 UNKNOWN = 2**31  # assumed to be available where the system does not say
 MMAP_THRESHOLD = -3  # a parameter of mallopt in glibc
 BLOCK = 2**20  # bytes
@@ -44,12 +50,15 @@ def memory_of(process: int) -> int | None:
 
 
 def available_memory() -> int:
-    """What can be used without swapping; on macOS an estimate, half of what is built in."""
+    """What can be used without swapping; on macOS an estimate, half of what is built in.
+
+    In a container it is what the container has left.
+    """
     if sys.platform == "win32":
         return _windows_available()
     available = _linux(MACHINE, "MemAvailable")
     if available is not None:
-        return available
+        return min([available, *_left_in_groups()])
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (ValueError, OSError):
@@ -67,11 +76,39 @@ def return_freed_blocks() -> None:
             mallopt(MMAP_THRESHOLD, BLOCK)
 
 
-def _linux(file: Path, field: str) -> int | None:
-    """One field of a file in /proc; None on other systems."""
+def _left_in_groups() -> Iterator[int]:
+    """What each control group with a limit leaves to this process and to others in it."""
     try:
-        lines = file.read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+        lines = MEMBER.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        version, kinds, name = line.split(":", 2)
+        if version != "0" and "memory" not in kinds.split(","):
+            continue
+        root = GROUPS if version == "0" else GROUPS / "memory"
+        limit, use, field = GROUP_FILES[version != "0"]
+        path = root / name.lstrip("/")
+        for folder in (path, *path.parents):  # of a container only the last may be there
+            try:
+                given_back = _number(folder / "memory.stat", field) or 0
+                used = int((folder / use).read_text()) - given_back
+                yield max(0, int((folder / limit).read_text()) - used)
+            except (OSError, ValueError):  # no such group, or no limit: "max"
+                continue
+
+
+def _linux(file: Path, field: str) -> int | None:
+    """One field of a file in /proc, which counts in kilobytes; None on other systems."""
+    found = _number(file, f"{field}:")
+    return None if found is None else found * 1024
+
+
+def _number(file: Path, field: str) -> int | None:
+    """The number that follows a word in a file of the kernel."""
+    try:
+        lines = map(str.split, file.read_text().splitlines())
+        return next(int(words[1]) for words in lines if words and words[0] == field)
     except (OSError, StopIteration, ValueError):
         return None
 

@@ -6,6 +6,8 @@ colours), and the ranges of activations that they cause are about those of photo
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,8 +18,9 @@ LARGEST = 0.6  # radius, as a share of the side
 CONTRAST, SHADE = 40.0, 60.0  # of colours in a leaf's own grey, and from one end of it to the other
 
 
+@cache  # half of an export, and the same for all of one size
 def dead_leaves(count: int, shape: tuple[int, int, int], seed: int = 0) -> Tensor:
-    """(count, *shape) uint8, the same on every machine."""
+    """(count, *shape) uint8, the same on every machine. Only to be read."""
     channels, height, width = shape
     chance = np.random.default_rng(seed)
     pictures = np.empty((count, *shape), np.uint8)
@@ -36,10 +39,10 @@ def _leaf(picture: NDArray[np.float64], radius: float, chance: np.random.Generat
     y, x = chance.random(2) * picture.shape[:2]
     top, left = (max(0, int(middle - radius)) for middle in (y, x))
     part = picture[top : int(y + radius) + 1, left : int(x + radius) + 1]
-    down, across = np.mgrid[: part.shape[0], : part.shape[1]]
-    down, across = down + top - y, across + left - x
+    down = np.arange(top, top + part.shape[0])[:, None] - y
+    across = np.arange(left, left + part.shape[1]) - x
     inside = down**2 + across**2 < radius * radius
     colour = chance.normal(chance.integers(0, 256), CONTRAST, picture.shape[2])
     angle, strength = 2 * np.pi * chance.random(), SHADE * chance.random() / radius
-    slope = across[inside] * np.cos(angle) + down[inside] * np.sin(angle)
+    slope = (across * np.cos(angle) + down * np.sin(angle))[inside]
     part[inside] = np.clip(colour + strength * slope[:, None], 0, 255)

@@ -81,7 +81,7 @@ class TaughtState:
         """Squared, (n, classes): whole numbers below 2⁵³, which are exact in float64."""
         x, means = (np.asarray(a, np.float64) for a in (rows, [c.mean for c in asked]))
         squares = (x * x).sum(1)[:, None] + (means * means).sum(1) - 2 * x @ means.T
-        return squares.astype(np.int64)
+        return np.asarray(squares, np.int64)
 
     def saved(self, network: int, sequence: int) -> bytes:
         """The bytes of a slot, in whole pages."""

@@ -37,6 +37,12 @@ PROGRAMS = {  # who: the module and the function that run a command line
     "torch": ("rivals.cli.main", "main"),
     "numpy": ("rivals.edge.command", "run"),
 }
+REFERENCES = {  # what MLPerf Tiny runs: the network, and KB of its weights
+    "images": ("ResNet", 96),
+    "persons": ("MobileNet", 325),
+    "keywords": ("DS-CNN", 52.5),
+    "anomalies": ("autoencoder", 270),
+}
 # Its last line says what the process has taken.
 RUN = """
 import json, sys, time
@@ -89,6 +95,9 @@ def rows(sizes: Sizes, repeat: int) -> Iterator[Row]:
             yield from accuracy_rows(who, place, stream)
     if compiler() and shutil.which("make"):
         yield from c_rows(stream)
+    for what, (network, size) in REFERENCES.items():
+        how = f"{network}, as published with MLPerf Tiny 0.5; it learns nothing on the device"
+        yield Row(f"edge-weights-mlperf-{what}", size, "KB", None, how)
 
 
 def cost_rows(who: str, place: Path, repeat: int) -> Iterator[Row]:

@@ -149,6 +149,12 @@ int main(void) {
         return 2;
     }
     while (fgets(line, sizeof line, stdin) != NULL) {
+        if (strchr(line, '\n') == NULL) { /* names that do not fit; an image may follow */
+            int rest = 0;
+            while (rest != EOF && rest != '\n') {
+                rest = getchar();
+            }
+        }
         line[strcspn(line, "\r\n")] = '\0';
         obey(line);
     }
