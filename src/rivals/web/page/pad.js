@@ -28,6 +28,16 @@ export class Pad {
     this.empty = true;
   }
 
+  /** What is drawn, for `restore`. */
+  copy() {
+    return this.context.getImageData(0, 0, SIDE, SIDE);
+  }
+
+  restore(drawn) {
+    this.context.putImageData(drawn, 0, 0);
+    this.empty = false;
+  }
+
   at(event) {
     const box = this.canvas.getBoundingClientRect();
     return [((event.clientX - box.left) / box.width) * SIDE, ((event.clientY - box.top) / box.height) * SIDE];
