@@ -25,6 +25,7 @@ export default {
   "server.silent": "The server does not answer; start it again with rivals serve.",
   "server.refused": "The server refused the request ({status}).",
   "told.not-picture": "{name} is not a picture that can be read; use PNG, JPEG or another common format.",
+  "told.cut": "{name} is not a picture that can be read (damaged or cut off); use PNG, JPEG or another common format.",
   "told.damaged": "{name} is not a picture that can be read ({why}); use PNG, JPEG or another common format.",
   "told.pixels": "{name} has more than {pixels} million pixels, which is the limit; make it smaller.",
   "told.twice": "{name} is already in the class '{other}' of '{task}'; remove it there, or leave it out.",
@@ -67,7 +68,7 @@ export default {
   "project.open": "Open a project",
   "project.file": "A project file",
   "project.sending": "Sending the project and checking its pictures …",
-  "project.opened": ["The project has {n} picture.", "The project has {n} pictures."],
+  "project.opened": ["{n} picture came with the project.", "{n} pictures came with the project."],
   "project.model": "Its model is this page's model now.",
   "project.noModel": "No model came with it, or this page has one, which stays.",
 

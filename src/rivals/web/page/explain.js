@@ -48,7 +48,9 @@ export class Explanation {
   }
 }
 
+const whole = (share) => percent(share).replace(" ", "\u00a0"); // stays in one line
+
 function sentence({ verdict, label, part, probability, without, instead }) {
-  const words = { label, instead, part: known(`part.${part}`, part), now: percent(probability), then: percent(without) };
+  const words = { label, instead, part: known(`part.${part}`, part), now: whole(probability), then: whole(without) };
   return t(`explain.${verdict}`, words);
 }

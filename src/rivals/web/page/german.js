@@ -25,6 +25,7 @@ export default {
   "server.silent": "Der Server antwortet nicht; starte ihn wieder mit rivals serve.",
   "server.refused": "Der Server hat die Anfrage abgelehnt ({status}).",
   "told.not-picture": "{name} ist kein lesbares Bild; nimm PNG, JPEG oder ein anderes übliches Format.",
+  "told.cut": "{name} ist kein lesbares Bild (beschädigt oder abgeschnitten); nimm PNG, JPEG oder ein anderes übliches Format.",
   "told.damaged": "{name} ist kein lesbares Bild ({why}); nimm PNG, JPEG oder ein anderes übliches Format.",
   "told.pixels": "{name} hat mehr als {pixels} Millionen Pixel, mehr als erlaubt; verkleinere es.",
   "told.twice": "{name} ist schon in der Klasse '{other}' von '{task}'; entferne es dort oder lass es weg.",
@@ -67,7 +68,7 @@ export default {
   "project.open": "Projekt öffnen",
   "project.file": "Eine Projektdatei",
   "project.sending": "Das Projekt wird übertragen, seine Bilder werden geprüft …",
-  "project.opened": ["Das Projekt hat {n} Bild.", "Das Projekt hat {n} Bilder."],
+  "project.opened": ["{n} Bild kam mit dem Projekt.", "{n} Bilder kamen mit dem Projekt."],
   "project.model": "Sein Modell ist jetzt das Modell dieser Seite.",
   "project.noModel": "Es enthält kein Modell, oder diese Seite hat eines, das bleibt.",
 
