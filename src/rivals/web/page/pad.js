@@ -30,11 +30,14 @@ export class Pad {
 
   /** What is drawn, for `restore`. */
   copy() {
-    return this.context.getImageData(0, 0, SIDE, SIDE);
+    const kept = document.createElement("canvas");
+    kept.width = kept.height = SIDE;
+    kept.getContext("2d").drawImage(this.canvas, 0, 0);
+    return kept;
   }
 
   restore(drawn) {
-    this.context.putImageData(drawn, 0, 0);
+    this.context.drawImage(drawn, 0, 0);
     this.empty = false;
   }
 
