@@ -432,7 +432,7 @@ def test_a_server_that_is_told_to_end_takes_its_training_along(
     place = tmp_path / "model.collected" / "trainings" / "000001"
     process = int(until(lambda: (place / "process").exists() and (place / "process").read_text()))
     server.process.terminate()
-    server.process.wait(30)
+    server.process.wait(240)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
     job = json.loads((place / "job.json").read_text())
@@ -442,7 +442,7 @@ def test_a_server_that_is_told_to_end_takes_its_training_along(
 
 
 def _until_done(server: Served, last: str) -> Iterator[tuple[str, str, dict[str, object]]]:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     for each in events(server, last):
         yield each
         if each[2].get("event") in ("done", "error") or time.monotonic() > deadline:
