@@ -55,7 +55,9 @@ def accuracy(name: str, draw: int, learner: str, share: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     out = parser.parse_args().out
     rows: list[dict[str, Any]] = []
@@ -64,7 +66,15 @@ def main() -> None:
             for share in (0.0, 0.2):
                 for draw in range(DRAWS):
                     found = accuracy(name, draw, learner, share)
-                    rows.append({"set": name, "learner": learner, "share": share, "draw": draw, "accuracy": round(found, 2)})
+                    rows.append(
+                        {
+                            "set": name,
+                            "learner": learner,
+                            "share": share,
+                            "draw": draw,
+                            "accuracy": round(found, 2),
+                        }
+                    )
                 mean = statistics.mean(row["accuracy"] for row in rows[-DRAWS:])
                 print(f"{name:9} {learner:6} share {share:.1f}: {mean:.1f} %", flush=True)
                 with out.open("w", newline="") as file:
