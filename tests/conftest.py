@@ -27,8 +27,8 @@ from toys import CHANGES, contents
 
 # Files that take long: begun late, one of them would keep a process while the others are idle.
 FIRST = (
-    "test_methods", "test_docs", "test_compare", "test_crash_points", "test_serve_page",
-    "test_fuzz", "test_resume",
+    "test_resume", "test_docs", "test_serve_page", "test_compare", "test_page_tour", "test_methods",
+    "test_bench", "test_direct", "test_fuzz", "test_crash_points", "test_device_quickstart",
 )  # fmt: skip
 # Files that share what takes long to make: files exported from one run; tickets in C.
 TOGETHER = {

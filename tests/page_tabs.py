@@ -13,6 +13,9 @@ import pytest
 from served import Served
 
 CHROMIUM = shutil.which("chromium")
+# Milliseconds until a wait is given up. What is waited for comes at once on an idle machine; where
+# others use every core, a training or the start of a browser takes ten times as long.
+PATIENCE = 240_000
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--use-fake-device-for-media-stream"]
 
 
@@ -22,7 +25,7 @@ def chromium() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("There is no Chromium here; apt-get install chromium.")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE)
         yield browser
         browser.close()
 
@@ -34,6 +37,7 @@ class Tab:
         self.context = browser.new_context(
             **{"viewport": {"width": 1280, "height": 900}, "locale": "en-US", **options}
         )
+        self.context.set_default_timeout(PATIENCE)  # of every page of it
         self.page = self.context.new_page()
         self.asked: list[str] = []
         self.troubles: list[str] = []
@@ -42,7 +46,6 @@ class Tab:
         self.open(server)
 
     def watch(self, page: Any) -> None:
-        page.set_default_timeout(30_000)
         page.on("request", lambda request: self.asked.append(request.url))
         page.on("pageerror", lambda error: self.troubles.append(str(error)))
         page.on("console", lambda message: self.troubles.append(message.text))

@@ -42,7 +42,7 @@ class Served:
             raise AssertionError(self.process.stderr.read())
         self.url = str(json.loads(first)["url"])
         self.base = self.url.partition("?")[0]
-        self.client = httpx.Client(base_url=self.base, timeout=120)
+        self.client = httpx.Client(base_url=self.base, timeout=240)
         assert self.client.get(self.url).status_code == 303  # the token is exchanged for a cookie
 
     @property
@@ -86,11 +86,11 @@ class Served:
         self.client.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        _, errors = self.process.communicate(timeout=60)
+        _, errors = self.process.communicate(timeout=240)
         return errors
 
 
-def until(happened: Callable[[], Any], seconds: float = 120) -> Any:
+def until(happened: Callable[[], Any], seconds: float = 240) -> Any:
     """What `happened` gives once it gives something."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -23,7 +23,7 @@ from teaching import marks
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "quickstart.md"
-PICTURES = "50"  # a class; the page has 100, which takes twice as long. From 40 on, `learn` trains
+PICTURES = "40"  # a class; the page has 100, which takes longer. From 40 on, `learn` trains
 NEEDED = ("mnist", "fashion-mnist", "cifar-10")
 
 

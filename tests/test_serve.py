@@ -12,10 +12,12 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import httpx
 import pytest
 
+import rivals
 from rivals.model.testing import wilson
 from served import Served, collect, fill, shape, until
 
@@ -135,7 +137,9 @@ def test_a_link_on_another_page_leads_here(server: Served) -> None:
         assert (again.status_code, "url=/" in again.text) == (200, True)
         assert len(again.text) < 100
         here = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"}
-        assert stranger.get("/", headers=here).status_code == 401
+        refused = stranger.get("/", headers=here)
+        assert (refused.status_code, refused.headers["content-type"][:9]) == (401, "text/html")
+        assert "<h1>A token is required; open the address" in refused.text  # a person reads this
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -263,6 +267,8 @@ def test_wrong_files_get_a_sentence(server: Served) -> None:
     words = {"task": "wrong", "name": "a", "filename": "notes.txt"}
     answer = server.ask("POST", "picture", b"no picture at all", **words)
     assert (answer.status_code, sentence(answer)[:9]) == (400, "notes.txt")
+    answer = server.ask("POST", "picture", shape("cross", 0)[:60], **words)
+    assert "is not a picture that can be read (damaged or cut off)" in sentence(answer)
     missing = server.ask("POST", "picture", shape("circle", 0), task="wrong", name="b")
     assert "has no class 'b'" in sentence(missing)
     odd = server.ask("POST", "training", task="wrong", minutes="soon")
@@ -318,6 +324,8 @@ def test_nothing_learned_is_said(server: Served) -> None:
     answer = server.ask("POST", "answer", shape("circle", 0))
     assert "has not learned anything yet" in sentence(answer)
     assert server.ask("POST", "answer", b"?").status_code == 400
+    answer = server.ask("POST", "explanation", shape("circle", 0))
+    assert "has not learned anything yet" in sentence(answer)
     for method, path in (("POST", "ticket"), ("DELETE", "task"), ("GET", "winners")):
         answer = server.ask(method, path, task="x", to="onnx" if path == "ticket" else None)
         assert answer.status_code == 400
@@ -351,7 +359,7 @@ def test_teach_kill_everything_and_take_away(serve: Serve, tmp_path: Path) -> No
     assert server.ask("POST", "training", task="more").status_code == 202
     assert "in the queue" in sentence(server.ask("POST", "training", task="more"))
     assert "being learned" in sentence(server.ask("DELETE", "class", task="shapes"))
-    assert server.trainings() == [("shapes", "running"), ("more", "queued")]
+    until(lambda: server.trainings() == [("shapes", "running"), ("more", "queued")])
     busy = server.ask("DELETE", "task", task="other")
     assert (busy.status_code, sentence(busy)[:25]) == (409, "'shapes' is being learned")
     assert server.ask("DELETE", "training", number=2).status_code == 200
@@ -424,7 +432,7 @@ def test_a_server_that_is_told_to_end_takes_its_training_along(
     place = tmp_path / "model.collected" / "trainings" / "000001"
     process = int(until(lambda: (place / "process").exists() and (place / "process").read_text()))
     server.process.terminate()
-    server.process.wait(30)
+    server.process.wait(240)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
     job = json.loads((place / "job.json").read_text())
@@ -434,7 +442,7 @@ def test_a_server_that_is_told_to_end_takes_its_training_along(
 
 
 def _until_done(server: Served, last: str) -> Iterator[tuple[str, str, dict[str, object]]]:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     for each in events(server, last):
         yield each
         if each[2].get("event") in ("done", "error") or time.monotonic() > deadline:
@@ -450,6 +458,18 @@ def test_a_model_from_the_command_line_is_shown(
     folder = fill(tmp_path / "shapes", 3)
     accepted("learn", folder, "--model", tmp_path / "model", "--epochs", "1", "--json")
     assert [task["name"] for task in server.state()["tasks"]] == ["shapes"]
+
+    # What decided in a picture: as from Python, a heat map and what the page makes a sentence of.
+    answer = server.ask("POST", "explanation", shape("cross", 1), task="shapes")
+    found = rivals.Model(tmp_path / "model").explain(shape("cross", 1), "shapes")
+    told = json.loads(unquote(answer.headers["X-Explanation"]))
+    assert (told["label"], told["part"] or "") == (found.label, found.part)
+    assert (told["verdict"], told["without"]) == (found.verdict, pytest.approx(found.without))
+    assert answer.content == found.png()
+    answer = server.ask("POST", "explanation", b"?", filename="notes.txt")
+    assert sentence(answer).startswith("notes.txt is not a picture")
+    answer = server.ask("POST", "explanation", shape("cross", 1), task="?")
+    assert (answer.status_code, "no task named '?'" in sentence(answer)) == (400, True), answer.text
     (tmp_path / "model" / "model.json").write_text("{}")
     assert "model" in server.state()["error"]
     assert server.stop() == ""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from page_tabs import Tab, draw, drop
+from page_tabs import PATIENCE, Tab, draw, drop
 from rivals.model.advice import (
     CLOSED_FORM,
     NEAREST,
@@ -29,7 +29,6 @@ from served import Served, fill, shape, until
 pytest.importorskip("fastapi", reason="fastapi is not installed: rivals[web]")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: rivals[web]")
 Serve = Callable[..., Served]
-LONG = 150_000  # milliseconds that a training may take on a busy machine
 
 
 def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> None:
@@ -110,15 +109,19 @@ def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> 
     os.kill(process, signal.SIGCONT)
 
     # A server that is killed without a word: the page says so, and goes on with the next one.
-    other.page.get_by_role("heading", name="Learning uploaded").wait_for(timeout=LONG)
+    second = training.with_name("000002") / "process"
+    process = int(until(lambda: second.exists() and second.read_text()))
+    os.kill(process, signal.SIGSTOP)  # so that it does not end before it was seen
+    other.page.get_by_role("heading", name="Learning uploaded").wait_for()
     server.kill()
     other.page.get_by_text("The server does not answer").wait_for()
     server = serve(tmp_path / "model", "--port", str(server.port), *from_nothing)
     other.page.get_by_text("A token is required").wait_for()  # the cookie ended with the server
-    second = other.context.new_page()
-    second.goto(server.url)
-    second.close()
-    other.page.get_by_role("heading", name="Learned uploaded").wait_for(timeout=LONG)
+    door = other.context.new_page()
+    door.goto(server.url)
+    door.close()
+    os.kill(process, signal.SIGCONT)
+    other.page.get_by_role("heading", name="Learned uploaded").wait_for()
     other.page.get_by_text("A token is required").wait_for(state="hidden")
     states = until(lambda: [s for _, s in server.trainings()] == ["done", "done"])
     assert states
@@ -133,7 +136,7 @@ def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> 
     tab.troubles.clear()
     tab.open(server, "try")
     draw(page, "#try canvas", "cross", 3)
-    page.locator("#try").get_by_text("Confidence ").wait_for(timeout=LONG)
+    page.locator("#try").get_by_text("Confidence ").wait_for()
     page.locator("#try-task").select_option("drawn")
     page.get_by_label("May answer “none of these”").uncheck()
     page.wait_for_selector("#try .label:text-matches('^(circle|cross)$')")
@@ -150,7 +153,7 @@ def test_teach_try_download_drop(browser: Any, serve: Serve, tmp_path: Path) -> 
     tab.open(server, "teach")
     page.locator("#download-task").select_option("uploaded")
     assert page.get_by_role("radio", name="ONNX for apps on phones").is_checked()
-    with page.expect_download(timeout=LONG) as download:
+    with page.expect_download() as download:
         page.get_by_role("button", name="Download").click()
     page.get_by_text("the same answer as the model for 100 % of 12 pictures").wait_for()
     assert download.value.suggested_filename == "uploaded-onnx.zip"
@@ -365,11 +368,12 @@ def test_a_foreign_model_and_a_link_from_elsewhere(
     tab.page.get_by_text(markup).first.wait_for()
     tab.open(server, "try")
     draw(tab.page, "#try canvas", "cross", 3)
-    tab.page.locator(".choices").get_by_text(markup).wait_for(timeout=LONG)
+    tab.page.locator(".choices").get_by_text(markup).wait_for()
     assert tab.page.locator("img[src=x]").count() == 0
     assert tab.troubles == []
     tab.context.close()
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     for address in (server.url, server.base):  # the second one has the cookie, but on another page
         page.goto("about:blank")

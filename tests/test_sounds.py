@@ -297,6 +297,17 @@ def test_a_model_of_sounds_answers(place: Path, capsys: pytest.CaptureFixture[st
     assert "100.0 %" in printed(["test", "held", "--model", "m"], capsys)
 
 
+def test_a_sound_is_explained_on_its_spectrogram(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = printed(["explain", "tones/low/0.wav", "--model", "m", "--out", "heat.png"], capsys)
+    assert told.startswith("tones/low/0.wav: low")
+    assert Image.open("heat.png").width >= 256
+    found = rivals.Model("m").explain((RATE, as_type(tone(2100), "i2")))
+    assert found.label == "high"
+    assert found.heat.shape == found.picture.size[::-1]
+
+
 def test_how_sounds_are_read_is_part_of_the_model(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

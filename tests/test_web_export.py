@@ -21,6 +21,7 @@ import pytest
 from PIL import Image
 
 import rivals
+from page_tabs import PATIENCE
 from rivals import edge
 from rivals.deploy.browser import npm_runtime, paper
 from rivals.errors import RivalsError
@@ -31,10 +32,8 @@ from served import fill, until
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: rivals[export]")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed: rivals[export]")
 
-CHROMIUM = shutil.which("chromium")
 Accepted, Refused = Callable[..., str], Callable[..., str]
 MARKUP = "<img src=x onerror=alert(1)>"  # the name of a class
-LONG = 120_000  # milliseconds on a busy machine
 TOLERANCE = 0.01  # of a confidence: a JPEG is made smaller a little differently in browsers
 
 
@@ -104,18 +103,6 @@ def host() -> Iterator[Callable[[Path], Any]]:
         server.server_close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed.")
-    if CHROMIUM is None:
-        pytest.skip("There is no Chromium here; apt-get install chromium.")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--use-fake-device-for-media-stream"]
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[..., Any]]:
     """Open a page; at the end it asked nobody else for anything, and complained of nothing."""
@@ -124,7 +111,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
     def open_page(url: str, **options: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         page = context.new_page()
-        page.set_default_timeout(LONG)
+        page.set_default_timeout(PATIENCE)
         page.asked, page.troubles = [], []
         context.on("request", lambda request: page.asked.append(request.url))
         page.on("pageerror", lambda error: page.troubles.append(str(error)))
@@ -322,7 +309,7 @@ OVERRUN = """() => [...document.querySelectorAll("button")]
 def test_what_cannot_open_says_why(site: Path, host: Any, browser: Any, tmp_path: Path) -> None:
     """As a file; with a model that was cut off; with a file that was not copied."""
     page = browser.new_page()
-    page.set_default_timeout(LONG)
+    page.set_default_timeout(PATIENCE)
     page.goto(f"{site.as_uri()}/index.html")
     page.get_by_text("python -m http.server").wait_for()
     for name, sentence in (

@@ -380,8 +380,10 @@ def _errors_in_words(name: str, kind: str, advice: str) -> Iterator[None]:
     except UnidentifiedImageError as error:
         raise RivalsError(f"{name} is not a {kind}picture that can be read; {advice}.") from error
     except Exception as error:  # damaged files make pillow raise nearly anything
+        cut = isinstance(error, OSError) and error.errno is None  # pillow's word for it
+        why = "damaged or cut off" if cut else type(error).__name__
         raise RivalsError(
-            f"{name} is not a {kind}picture that can be read ({type(error).__name__}); {advice}."
+            f"{name} is not a {kind}picture that can be read ({why}); {advice}."
         ) from error
 
 

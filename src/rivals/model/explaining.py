@@ -29,9 +29,8 @@ from torch import Tensor
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import write_bytes
-from rivals.io.pictures import Picture, to_pixels, to_shown
 from rivals.model.folder import ModelFolder
-from rivals.model.heat_picture import LONGEST, draw_heat
+from rivals.model.heat_picture import draw_heat
 from rivals.model.manifest import TaskFacts
 from rivals.model.occlusion import MOST_OF_IT, Grid, covered, hottest_part, name_of_place
 
@@ -92,6 +91,15 @@ class Explanation:
         return self.answer.choices[0] == self._chosen and self.instead != self.label
 
     @property
+    def verdict(self) -> str:
+        """How much the part counts: `nothing`, `little`, `most`, or `decided`."""
+        if not self.part:
+            return "nothing"
+        if self.without > max(self.probability - NOTABLE, self.probability / 2):
+            return "little"
+        return "decided" if self.decided else "most"
+
+    @property
     def _chosen(self) -> Choice | None:
         found = (each for each in self.answer.choices if each.label == self.label)
         return next((each for each in found if each.task == self.task), None)
@@ -104,16 +112,17 @@ class Explanation:
         return f"Among the classes of the task {self.task}: {said[0].lower()}{said[1:]}"
 
     def _sentence(self) -> str:
+        verdict = self.verdict
         label, now, then = f"'{self.label}'", percent(self.probability), percent(self.without)
-        if not self.part:
+        if verdict == "nothing":
             return f"No part of the picture speaks for {label}."
         part = self.part if self.part == MOST_OF_IT else f"the {self.part}"
-        if self.without > max(self.probability - NOTABLE, self.probability / 2):
+        if verdict == "little":
             goes = f"stays at {now}" if now == then else f"goes from {now} to {then}"
             return f"No single part decided: without {part}, which counts most, {label} {goes}."
         falls = f"without it {label} falls from {now} to {then}"
         part = part[0].upper() + part[1:]
-        if self.decided:
+        if verdict == "decided":
             return f"{part} decided: {falls}, and the answer is '{self.instead}'."
         return f"{part} counts most: {falls}."
 
@@ -131,6 +140,7 @@ class Explanation:
             "lost": self.lost,
             "instead": self.instead,
             "decided": self.decided,
+            "verdict": self.verdict,
             "sentence": str(self),
             "nearest": [vars(each) for each in self.nearest],
             "heat": [[round(value, 4) for value in row] for row in self.cells.tolist()],
@@ -152,12 +162,16 @@ class Explanation:
 
 
 def explain(
-    model: ModelFolder, picture: Picture, answer: Answer, task: str | None, label: str | None
-) -> Explanation:
-    """What decided for the answer, or for the class `label` of `task`, or of any task."""
+    model: ModelFolder, pixels: NDArray[np.uint8], shown: Image.Image, answer: Answer,
+    task: str | None = None, label: str | None = None,
+) -> Explanation:  # fmt: skip
+    """What decided for the answer, or for the class `label` of `task`, or of any task.
+
+    `pixels` are what the model sees, (channels, height, width); `shown` is what people see of it.
+    """
     facts, place = _class_of(model, answer, task, label)
     predictor, device = model.predictor(), model.method.device
-    image = torch.from_numpy(to_pixels(picture, model.description.input_shape).copy())
+    image = torch.from_numpy(pixels.copy())
 
     def scores(images: Tensor) -> Tensor:
         """Of the classes of the task: (n, classes)."""
@@ -185,7 +199,7 @@ def explain(
         nearest_classes(model, image),
         cells.numpy(),
         grid.pixels(cells).numpy(),
-        to_shown(picture, model.description.input_shape, LONGEST),
+        shown,
     )
 
 

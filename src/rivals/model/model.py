@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rivals.answer import Answer, Choice
 from rivals.errors import RivalsError
-from rivals.io.pictures import Picture, to_pixels
+from rivals.io.pictures import Picture, to_pixels, to_shown
 from rivals.io.sounds import Sound
 from rivals.model import dropping, manifest
 from rivals.model.dropping import Dropped
@@ -346,18 +346,25 @@ class Model:
         return torch.from_numpy(own).to(self.opened().method.device)
 
     def explain(
-        self, picture: Picture, task: str | None = None, *, label: str | None = None
+        self, picture: Picture | Sound, task: str | None = None, *, label: str | None = None
     ) -> Explanation:
         """Which part of a picture decided for its class, and which classes are near.
 
         Args:
-            picture: A path, bytes, a PIL image, an array or a tensor.
+            picture: A path, bytes, a PIL image, an array or a tensor; or a sound, as `predict`
+                takes it, of which the spectrogram is shown.
             task: The task, where it is known; otherwise the model names one.
             label: A class that is to be explained in place of the one that is answered.
         """
         from rivals.model.explaining import explain
+        from rivals.model.heat_picture import LONGEST
 
-        return explain(self.opened(), picture, self.predict(picture, task), task, label)
+        content = self.opened().description
+        pixels = to_pixels(picture, content.input_shape, sound=content.sound)
+        seen = pixels if content.sound or isinstance(picture, tuple) else picture
+        shown = to_shown(seen, content.input_shape, LONGEST)
+        (answer,) = self.answers(pixels[None], task)
+        return explain(self.opened(), pixels, shown, answer, task, label)
 
     def test(
         self, data: PictureData, task: str | None = None, *, classes: Sequence[str] | None = None

@@ -31,6 +31,7 @@ TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
 Text = Annotated[str, Query(max_length=400)]
 OptionalText = Annotated[str | None, Query(max_length=400)]
 CHUNK = 2**18  # bytes of a download that are in memory
+EXPLAINED = ("label", "task", "probability", "part", "without", "instead", "verdict")
 AT_ONCE = 8  # pictures in memory; the requests of others wait, and their bodies with them
 
 
@@ -192,6 +193,20 @@ def make_app(service: Service) -> FastAPI:
             return await run_in_threadpool(
                 service.open_model.answer, data, shown, task or None, reject, stream
             )
+
+    @app.post("/api/explanation")
+    async def explanation(
+        request: Request, task: OptionalText = None, filename: Text = "The picture"
+    ) -> Response:
+        """The heat map as a PNG; what it says is in a header."""
+        async with places:
+            data = await _body(request, service.collection.limits.picture_bytes)
+            explain = service.open_model.explain
+            found = await run_in_threadpool(explain, data, printable(filename), task or None)
+            picture = await run_in_threadpool(found.png)
+        told = {key: value for key, value in found.to_dict().items() if key in EXPLAINED}
+        headers = {"X-Explanation": quote(json.dumps(told))}  # headers are ASCII
+        return Response(picture, media_type="image/png", headers=headers)
 
     @app.get("/api/winners")
     def winners(task: Text) -> dict[str, Any]:

@@ -373,10 +373,10 @@ class Collection:
             )
 
 
-def too_large(size: int | None, limit: int) -> str:
+def too_large(size: int | None, limit: int, name: str = "This picture") -> str:
     """The error message for a picture of `size` bytes; None if its size is not known."""
     found = f"more than {limit / 2**20:g} MB" if size is None else f"{size / 2**20:.1f} MB"
-    return f"This picture has {found}, but the limit is {limit / 2**20:g} MB; make it smaller."
+    return f"{name} has {found}, but the limit is {limit / 2**20:g} MB; make it smaller."
 
 
 # Uploaded bytes and names ------------------------------------------------------------------------

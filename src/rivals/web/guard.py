@@ -36,6 +36,10 @@ HERE = ("same-origin", "none")  # "none": typed, or opened by another program
 NO_TOKEN = "A token is required; open the address that the server printed at its start."
 NOT_OURS = "This is not an address of this server; use the one that it printed at its start."
 FOREIGN = "The request came from another page; use the page of this server."
+REFUSED = (
+    '<!doctype html><html lang="en"><meta name="viewport" content="width=device-width">'
+    "<title>rivals</title><main><h1>{}</h1></main>"
+)
 # A browser does not send our cookie when a link on another page leads here; from here it does.
 HERE_AGAIN = b'<!doctype html><title>rivals</title><meta http-equiv="refresh" content="0; url=/">'
 
@@ -71,7 +75,7 @@ class Guard:
         secure = with_headers(send, scope["path"])
         refusal = self._check(scope, headers)
         if refusal is not None:
-            await refuse(secure, refusal)
+            await refuse(secure, refusal, is_visit(scope, headers))
         elif self._has_token(scope):
             cookie = f"{self.cookie}={self.session}; HttpOnly; SameSite=Strict; Path=/"
             await respond(secure, 303, b"", {"location": "/", "set-cookie": cookie})
@@ -80,7 +84,7 @@ class Guard:
         elif is_visit(scope, headers) and not from_here(headers):
             await respond(secure, 200, HERE_AGAIN, {"content-type": "text/html; charset=utf-8"})
         else:
-            await refuse(secure, Refusal(401, NO_TOKEN))
+            await refuse(secure, Refusal(401, NO_TOKEN), is_visit(scope, headers))
 
     def _check(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
         host = headers.get("host", "")
@@ -171,10 +175,13 @@ def with_headers(send: Send, path: str) -> Send:
     return secure
 
 
-async def refuse(send: Send, refusal: Refusal) -> None:
-    body = json.dumps({"message": refusal.message}).encode()
-    headers = {"content-type": "application/json", "connection": "close"}
-    await respond(send, refusal.status, body, headers)
+async def refuse(send: Send, refusal: Refusal, to_person: bool = False) -> None:
+    """In JSON for programs and the page; as a page for a person who opened an address."""
+    kind, text = "application/json", json.dumps({"message": refusal.message})
+    if to_person:
+        kind, text = "text/html; charset=utf-8", REFUSED.format(refusal.message)
+    headers = {"content-type": kind, "connection": "close"}
+    await respond(send, refusal.status, text.encode(), headers)
 
 
 async def respond(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rivals.errors import RivalsError
-from rivals.io.pictures import to_pixels
+from rivals.io.pictures import to_pixels, to_shown
 from rivals.model.testing import wilson
 from rivals.naming.frame_filter import FrameFilter
 from rivals.web.collection import one_picture
 
 if TYPE_CHECKING:
+    from rivals.model.explaining import Explanation
     from rivals.model.manifest import TaskFacts
     from rivals.model.model import Model
     from rivals.tickets.ticket import Ticket
 
 MOST_COMPARED = 50  # with more tasks the overlap of their winners is not computed
 TOP_CLASSES = 5  # classes in an answer
+EXPLAINED_SIDE = 512  # pixels of a picture under its heat map, at most
 MOST_STREAMS = 32  # cameras whose last frames are remembered
 NOTHING_LEARNED = "The model has not learned anything yet; train a task first."
 Stamp = tuple[int, int, int]
@@ -94,11 +96,7 @@ class OpenModel:
 
         Pictures of one `stream`, those of a camera, are answered by the last ones together.
         """
-        with self._lock:
-            model = self.open()
-            if not model.tasks:
-                raise RivalsError(NOTHING_LEARNED)
-            shape = model.opened().description.input_shape
+        shape = self._shape()
         with one_picture:
             pixels = to_pixels(picture, shape, name=filename)
         with self._lock:
@@ -112,6 +110,26 @@ class OpenModel:
             "task": answer.task, "label": answer.label, "confidence": answer.confidence,
             "rejected": answer.rejected, "choices": choices,
         }  # fmt: skip
+
+    def explain(self, picture: bytes, filename: str, task: str | None) -> Explanation:
+        """Which part of a picture decided for the class that is answered."""
+        shape = self._shape()
+        with one_picture:
+            pixels = to_pixels(picture, shape, name=filename)
+            shown = to_shown(picture, shape, EXPLAINED_SIDE)
+        with self._lock:
+            from rivals.model.explaining import explain
+
+            (answer,) = self.open().answers(pixels[None], task)
+            return explain(self.open().opened(), pixels, shown, answer, task)
+
+    def _shape(self) -> tuple[int, int, int]:
+        """What pictures become: (channels, height, width)."""
+        with self._lock:
+            model = self.open()
+            if not model.tasks:
+                raise RivalsError(NOTHING_LEARNED)
+            return model.opened().description.input_shape
 
     def _together(self, stream: str, reject: float | None) -> FrameFilter:
         """What joins the frames of a stream; of few streams, the newest."""

@@ -163,7 +163,7 @@ def checked(archive: zipfile.ZipFile, limits: Limits) -> list[zipfile.ZipInfo]:
         if each.filename == MODEL and each.file_size > MODEL_BYTES:
             raise no_project(f"its model has more than {MODEL_BYTES / 2**20:,.0f} MB")
         if each.filename != MODEL and each.file_size > limits.picture_bytes:
-            raise RivalsError(too_large(each.file_size, limits.picture_bytes))
+            raise RivalsError(too_large(each.file_size, limits.picture_bytes, shown))
     if MANIFEST not in names:
         raise no_project(f"it has no {MANIFEST}")
     with archive.open(MANIFEST) as file:

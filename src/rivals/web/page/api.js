@@ -2,7 +2,12 @@
 
 import { t, told } from "./language.js";
 
-export class RequestError extends Error {}
+export class RequestError extends Error {
+  constructor(message, status = 0) {
+    super(message);
+    this.status = status; // of HTTP; 0: there was no answer
+  }
+}
 
 export async function request(method, path, parameters = {}, body = null) {
   const query = new URLSearchParams();
@@ -17,7 +22,7 @@ export async function request(method, path, parameters = {}, body = null) {
   }
   if (response.ok) return response;
   const content = await response.json().catch(() => ({}));
-  throw new RequestError(content.message ? told(content.message) : t("server.refused", { status: response.status }));
+  throw new RequestError(content.message ? told(content.message) : t("server.refused", { status: response.status }), response.status);
 }
 
 export const requestJson = async (...parameters) => (await request(...parameters)).json();

@@ -19,6 +19,7 @@ export class Collect {
     this.state = null;
     this.created = null; // a new or renamed task that the server has not sent yet
     this.renaming = false;
+    this.expected = null; // a task that is selected as soon as the server sends it
     this.selected = localStorage.getItem(KEY);
     this.field = byId("task-name");
     this.field.addEventListener("change", () => this.name());
@@ -67,6 +68,10 @@ export class Collect {
     this.state = state;
     const names = state.collected.map((each) => each.task);
     if (names.includes(this.created)) this.created = null;
+    if (names.includes(this.expected)) {
+      this.remember(this.expected);
+      this.expected = null;
+    }
     if (this.selected !== null && this.selected !== this.created && !this.renaming && !names.includes(this.selected)) {
       this.selected = null;
       if (this.field.value && document.activeElement !== this.field) this.field.value = "";
@@ -144,11 +149,22 @@ export class Collect {
 
   /** Select a task that the server may not have sent yet. */
   goTo(task) {
-    this.selected = this.created = task;
-    localStorage.setItem(KEY, task);
-    this.field.value = task;
+    this.created = task;
+    this.remember(task);
     this.update(this.state);
     this.changed();
+  }
+
+  /** Select a task when it comes back, if it does: one that was learned elsewhere has no pictures. */
+  expect(task) {
+    this.expected = task;
+    this.update(this.state);
+  }
+
+  remember(task) {
+    this.selected = task;
+    localStorage.setItem(KEY, task);
+    this.field.value = task;
   }
 
   makeClass(name) {

@@ -21,7 +21,7 @@ const tries = new Try();
 const tasks = new Tasks({
   onTry: (task) => { tries.choose(task); location.hash = "try"; },
   onDownload: (task) => { location.hash = "teach"; setTimeout(() => download.choose(task)); },
-  onUndo: (task) => collect.select(task),
+  onUndo: (task) => collect.expect(task),
 });
 
 function show() {

@@ -28,6 +28,19 @@ export class Pad {
     this.empty = true;
   }
 
+  /** What is drawn, for `restore`. */
+  copy() {
+    const kept = document.createElement("canvas");
+    kept.width = kept.height = SIDE;
+    kept.getContext("2d").drawImage(this.canvas, 0, 0);
+    return kept;
+  }
+
+  restore(drawn) {
+    this.context.drawImage(drawn, 0, 0);
+    this.empty = false;
+  }
+
   at(event) {
     const box = this.canvas.getBoundingClientRect();
     return [((event.clientX - box.left) / box.width) * SIDE, ((event.clientY - box.top) / box.height) * SIDE];

@@ -1,7 +1,7 @@
 // All collected pictures as one file; and a sample to begin with.
 
 import { address, request, requestJson } from "./api.js";
-import { announce, byId, h, icon, showMessage } from "./dom.js";
+import { byId, h, icon, showMessage } from "./dom.js";
 import { nodes, t } from "./language.js";
 
 export class Project {
@@ -23,14 +23,15 @@ export class Project {
     this.download.hidden = !tasks.length && !collected.some((task) => task.classes.some((each) => each.count));
   }
 
+  /** Do what may be refused; the sentence that it gives, if it gives one, is shown. */
   async attempt(what) {
     showMessage(this.error, "");
     try {
-      await what();
+      showMessage(this.status, await what());
     } catch (error) {
+      showMessage(this.status, "");
       showMessage(this.error, error.message);
     }
-    showMessage(this.status, "");
   }
 
   async load() {
@@ -43,7 +44,7 @@ export class Project {
       showMessage(this.status, t("project.sending"));
       const { tasks, pictures, model } = await (await request("POST", "project", {}, file)).json();
       if (tasks.length) this.collect.goTo(tasks.at(-1));
-      announce(`${t("project.opened", { n: pictures })} ${model ? t("project.model") : t("project.noModel")}`);
+      return `${t("project.opened", { n: pictures })} ${model ? t("project.model") : t("project.noModel")}`;
     });
   }
 }

@@ -7,6 +7,7 @@ import { t } from "./language.js";
 import { Pad } from "./pad.js";
 
 const EVERY = 125; // milliseconds between two pictures while the button is held
+const REFUSED = 400; // one picture, because it is there already; others may be added
 const MOST_WAITING = 40; // pictures of the camera that are not uploaded yet
 
 /** A dialog with a drawing pad or a camera; pictures are added to the chosen class. */
@@ -44,15 +45,16 @@ class Source {
     this.tally.textContent = here ? t("pictures", { n: here.count }) : "";
   }
 
+  /** Add a picture; returns the error if it was not added. */
   async send(picture, filename, name = this.class) {
     showMessage(this.error, "");
     try {
       const stored = await requestJson("POST", "picture", { task: this.collect.selected, name, filename }, picture);
       if (this.class === name) this.tally.textContent = t("pictures", { n: stored.count });
-      return true;
+      return null;
     } catch (error) {
       showMessage(this.error, error.message);
-      return false;
+      return error;
     }
   }
 
@@ -76,9 +78,9 @@ export class Drawing extends Source {
       showMessage(this.error, t("pad.empty"));
       return;
     }
-    const picture = await this.pad.picture();
-    this.pad.clear();
-    await this.send(picture, t("drawing"));
+    const [picture, drawn] = [await this.pad.picture(), this.pad.copy()];
+    this.pad.clear(); // so that the next one can be begun
+    if ((await this.send(picture, t("drawing"))) && this.pad.empty) this.pad.restore(drawn);
   }
 
   closed() {
@@ -146,7 +148,8 @@ export class Filming extends Source {
     this.sending = true;
     while (this.waiting.length) {
       const [name, picture] = this.waiting.shift();
-      if (!(await this.send(picture, t("picture"), name))) this.waiting.length = 0;
+      const error = await this.send(picture, t("picture"), name);
+      if (error && error.status !== REFUSED) this.waiting.length = 0; // the server is gone
     }
     this.sending = false;
   }

@@ -88,7 +88,19 @@ export class Train {
     this.showAnew(task, state.tasks.find((each) => each.name === this.collect.selected));
     this.button.textContent = t(learned ? "train.again" : "train.start");
     this.showQueue();
+    this.showStart();
     this.showJob();
+  }
+
+  get running() {
+    return this.state?.trainings.find((job) => job.state === "running");
+  }
+
+  /** A training is shown from its start on; its first event comes seconds later. */
+  showStart() {
+    if (!this.running || this.running.id === this.job) return;
+    this.reset(this.running.id);
+    this.phase.textContent = t("phase.starts");
   }
 
   /**
@@ -118,6 +130,7 @@ export class Train {
 
   /** An event of the training, as `rivals learn --json` prints it. */
   handle(event) {
+    if (this.running && event.job !== this.running.id) return; // of one that has just ended
     if (event.job !== this.job) this.reset(event.job);
     const handlers = { reading: () => this.onReading(event), begins: () => this.onBegin(event), step: () => this.onStep(event),
       validation: () => this.onValidation(event), mistakes: () => this.onMistakes(event), left_out: () => this.onLeftOut(event), done: () => this.onDone(event) };

@@ -3,6 +3,7 @@
 import { requestJson } from "./api.js";
 import { Camera } from "./camera.js";
 import { acceptDrops, byId, h, icon, keyed, percent, showMessage } from "./dom.js";
+import { Explanation } from "./explain.js";
 import { decimal, nodes, t } from "./language.js";
 import { Pad } from "./pad.js";
 
@@ -16,6 +17,8 @@ export class Try {
     this.turn = 0;
     this.pad = new Pad(t("pad.answers"), () => this.soon());
     this.camera = new Camera();
+    this.explanation = new Explanation();
+    this.answered = null; // the picture of the answer that is shown: {picture, filename}
     this.buildInput();
     this.buildAnswer();
     this.show("draw");
@@ -43,8 +46,9 @@ export class Try {
     this.summary = h("p.note", {}, t("try.nothing"));
     this.task = h("select", { id: "try-task", onchange: () => this.soon() });
     this.reject = h("input", { type: "checkbox", id: "try-reject", checked: true, onchange: () => this.soon() });
+    this.why = h("button", { type: "button", hidden: true, onclick: () => this.explain(this.answered) }, t("explain.button"));
     byId("try-answer").append(
-      h("div.answer", { "aria-live": "polite" }, this.label, this.summary), this.choices,
+      h("div.answer", { "aria-live": "polite" }, this.label, this.summary), this.choices, h("div.row", {}, this.why),
       h("div.options", {},
         h("label.field", {}, h("span", {}, t("task")), this.task),
         h("label.check", {}, this.reject, h("span", {}, t("try.reject")))));
@@ -112,7 +116,7 @@ export class Try {
     try {
       const answer = await requestJson("POST", "answer", this.parameters(filename, stream), picture);
       showMessage(this.error, "");
-      if (turn === this.turn) this.showAnswer(answer);
+      if (turn === this.turn) this.showAnswer(answer, { picture, filename });
       return answer;
     } catch (error) {
       showMessage(this.error, error.message);
@@ -120,7 +124,9 @@ export class Try {
     }
   }
 
-  showAnswer(answer) {
+  showAnswer(answer, answered) {
+    this.answered = answered;
+    this.why.hidden = false;
     this.label.textContent = answer.rejected ? t("try.none") : answer.label;
     this.label.classList.toggle("none", answer.rejected);
     keyed(this.choices, answer.choices.map((each, place) => [...each, place]), ([, , place]) => String(place), () => h("li", {}, h("span"), h("div.bar", {}, h("i")), h("span")),
@@ -134,8 +140,13 @@ export class Try {
       : t("try.answer", { task: answer.task, percent: percent(answer.confidence) });
   }
 
+  explain(answered) {
+    this.explanation.open(answered, this.task.value || null);
+  }
+
   blank() {
     this.turn += 1;
+    this.why.hidden = true;
     clearTimeout(this.waiting);
     this.label.textContent = t("none");
     this.label.classList.remove("none");
@@ -157,8 +168,10 @@ export class Try {
       }
       try {
         const answer = await requestJson("POST", "answer", this.parameters(file.name), file);
-        this.showAnswer(answer);
+        const answered = { picture: file, filename: file.name };
+        this.showAnswer(answer, answered);
         result.replaceChildren(h("b", {}, answer.rejected ? t("try.none.short") : answer.label), ` ${percent(answer.confidence)} · ${answer.task}`);
+        result.after(h("button.link", { type: "button", "aria-label": t("explain.of", { name: file.name }), onclick: () => this.explain(answered) }, t("explain.button")));
       } catch (error) {
         result.textContent = error.message;
         result.className = "error";
