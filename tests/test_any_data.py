@@ -190,6 +190,7 @@ NOT_LEARNED = {
     "regression in a dataset": ([(p, torch.tensor(0.5)) for p in PIXELS], "regression is not"),
     "one-hot rows": ((PIXELS, np.eye(6)), r"labels of shape \(6, 6\), .* multi-label"),
     "several labels": ([(p, [0, 1]) for p in PIXELS], r"label '\[0, 1\]' of one picture"),
+    "lists of labels": ((PIXELS, [[0, 1], [1], *[[0]] * 4]), "lists of labels, .* multi-label"),
     "a tensor of labels": ([(p, torch.ones(3)) for p in PIXELS], "multi-label data are not"),
     "boxes": ([(p, {"boxes": []}) for p in PIXELS], "multi-label data are not learned"),
     "endless": (Endless(), "list.itertools.islice.dataset, 1000"),

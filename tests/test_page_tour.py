@@ -101,15 +101,20 @@ def test_results_camera_video_and_moved_pictures(browser: Any, server: Served) -
     # One picture of a burst is refused, for it is there already: the others are added.
     page.evaluate(COUNT_PICTURES)
     held, stored = list[Any](), counts(server)["8"]
-    refused = {"status": 400, "content_type": "application/json", "body": '{"message": "Twice."}'}
+    refused = {
+        "status": 400,
+        "content_type": "application/json",
+        "body": json.dumps({"message": "Twice. " * 60}),
+    }
     page.route("**/api/picture?*", lambda route: held.append(route), times=1)
     hold.hover()
     page.mouse.down()
     until(lambda: page.evaluate("taken") >= 5 and held)
-    page.mouse.up()
     held[0].fulfill(**refused)
     page.unroute("**/api/picture?*")
-    until(lambda: counts(server)["8"] >= stored + 2)
+    until(lambda: page.evaluate("taken") >= 12)  # though the message has moved the button
+    page.mouse.up()
+    until(lambda: counts(server)["8"] >= stored + 6)
     page.keyboard.press("Escape")
     assert page.locator(".recording").count() == 0
 

@@ -243,6 +243,11 @@ def checked_arrays(pair: tuple[ArrayLike, ArrayLike], task: str) -> tuple[torch.
     try:
         images, labels = (np.asarray(each) for each in pair)
     except (TypeError, ValueError) as error:
+        given = pair[1] if isinstance(pair, list | tuple) and len(pair) == 2 else None
+        if isinstance(given, list | tuple) and any(
+            isinstance(each, list | tuple) for each in given
+        ):
+            raise _several_labels(task, "lists of labels") from error
         raise RivalsError(
             f"The task '{task}' is not a pair of arrays, (images, labels) ({error})."
         ) from error

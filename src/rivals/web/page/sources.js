@@ -101,7 +101,8 @@ export class Filming extends Source {
     this.buttons.append(this.other, add);
     this.holding = 0;
     const keys = (event) => event.key === " " || event.key === "Enter";
-    add.addEventListener("pointerdown", () => { this.pressed = true; this.hold(); });
+    // Captured: a message that moves the button away from under the pointer does not end a burst.
+    add.addEventListener("pointerdown", (event) => { add.setPointerCapture(event.pointerId); this.pressed = true; this.hold(); });
     add.addEventListener("pointerup", () => this.release());
     for (const end of ["pointerleave", "pointercancel", "blur"]) add.addEventListener(end, () => { this.pressed = false; this.release(); });
     add.addEventListener("contextmenu", (event) => event.preventDefault()); // what a long touch would open
