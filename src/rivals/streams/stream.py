@@ -92,11 +92,11 @@ class Stream(ABC):
     def from_benchmark(name: str, *, seed: int = 0, **settings: Any) -> Stream:
         """The stream of a benchmark, with the settings that `rivals info --settings NAME` lists.
 
-        It is not cut as the presets of `rivals.run` cut it.
+        Presets are those of `rivals.run`; here settings are what they are by themselves.
 
         >>> stream = Stream.from_benchmark("digits", tasks=2)
-        >>> [item.task.classes for item in stream]
-        [('0', '1'), ('2', '3')]
+        >>> stream[0].task.classes, stream[1].task.classes
+        (('0', '1', '2', '3', '4'), ('5', '6', '7', '8', '9'))
         """
         chosen = streams[name]
         return chosen.build(chosen.settings(**settings), Seed(seed).child("stream"))
