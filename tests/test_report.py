@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import re
@@ -452,6 +453,21 @@ def test_nested_settings_of_any_name_tell_systems_apart(tmp_path: Path) -> None:
     (section,) = sections(read([tmp_path]))
     labels = {group.label for group in section.groups}
     assert labels == {"GPM", "TWTA competition.share 0.0", "TWTA competition.share 0.2"}
+
+
+def test_systems_that_differ_in_three_settings_have_three_names(tmp_path: Path) -> None:
+    """And a setting that an older version had not is not called None."""
+    for share, lr, epochs in itertools.product((0.0, 0.2), (0.0, 0.02), (10, 30)):
+        folder = a_run(tmp_path / f"{share}-{lr}-{epochs}")
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config["training"] |= {"epochs": epochs, "competition": {"share": share, "rate": lr}}
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    a_run(tmp_path / "older")
+    (section,) = sections(read([tmp_path]))
+    labels = {group.label for group in section.groups}
+    assert len(labels) == 9
+    assert "TWTA competition.rate 0.0, competition.share 0.2, epochs 30" in labels
+    assert not any("None" in label or "(1)" in label for label in labels)
 
 
 def test_runs_of_one_name_are_not_mixed(runs: Path, tmp_path: Path, refused: Refused) -> None:

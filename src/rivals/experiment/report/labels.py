@@ -7,6 +7,7 @@ from typing import Any
 
 from rivals.experiment.report.groups import NAMES, Group
 
+MOST = 4  # settings in a label
 PRETRAINED = "(pretrained)"  # a system that starts from a trained network is never unmarked
 
 
@@ -28,12 +29,16 @@ def label_groups(groups: list[Group]) -> None:
             differing = beside
         elif "preset" in differing and len({s["preset"] for s in settings}) == len(same):
             differing = ["preset"]
-        for variant, (group, values) in enumerate(zip(same, settings, strict=True)):
-            odd = [key for key in differing if usual.get(key, "") != repr(values.get(key))]
-            texts = [_as_text(key, values.get(key)) for key in odd[:2]]
+        for variant, group in enumerate(same):
             group.variant = variant
-            words = [NAMES.get(method, method), ", ".join(texts), PRETRAINED * bool(group.ancestor)]
-            group.label = " ".join(filter(None, words))
+        for most in range(2, MOST + 1):  # as few as tell them apart
+            for group, values in zip(same, settings, strict=True):
+                odd = [key for key in differing if usual.get(key, "") != repr(values.get(key))]
+                texts = [_as_text(key, values[key]) for key in odd if key in values][:most]
+                name, mark = NAMES.get(method, method), PRETRAINED * bool(group.ancestor)
+                group.label = " ".join(filter(None, [name, ", ".join(texts), mark]))
+            if len({group.label for group in same}) == len(same):
+                break
         for label in {group.label for group in same}:
             alike = [group for group in same if group.label == label]
             for number, group in enumerate(alike if len(alike) > 1 else [], start=1):
