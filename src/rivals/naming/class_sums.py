@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 LinearHead = tuple[Array, Array]  # weight (classes, d) and bias (classes,)
+PRIOR = 300.0  # pictures that the covariance of other classes counts as, where nothing chose it
 RIDGE = 1e-3  # of the mean variance, added to every variance
 DIRECTIONS = 16  # of a density of few numbers
 SHRINK = 0.03  # of the mean variance, added to every variance of such a density

@@ -1,0 +1,118 @@
+"""The space in which tasks are named: an ancestor's features, and what is usual in it.
+
+    features ─► square roots ─► rows ─► nearer to a class than to pictures of any kind?
+
+The features of a ReLU network are skewed, and their roots are far more like a normal density. The
+covariance around class means and the density of pictures of any kind, the background, come with a
+shipped ancestor: ancestors/background.py makes them. Of other ancestors neither is known. There the
+features are taken as they are, and distances are not compared with a background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from rivals.ancestors.shipped_file import shipped_background
+from rivals.errors import RivalsError
+from rivals.naming.class_sums import RIDGE, Array, symmetric
+
+BACKGROUND = ("within", "mean", "covariance")  # what the file of a background holds
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSpace:
+    """What is known of the features that all tasks share, before any task."""
+
+    within: Array  # (d, d): the covariance around class means; or (1,), one variance for all
+    rooted: bool = False
+    mean: Array | None = None  # (d,), of pictures of any kind
+    covariance: Array | None = None  # (d, d), of these
+
+    @classmethod
+    def of_background(cls, kept: Mapping[str, Array]) -> FeatureSpace:
+        """With what the file of a background holds; a ValueError is its damage."""
+        if set(kept) != set(BACKGROUND) or kept["mean"].ndim != 1:
+            raise ValueError("holds something else than a background")
+        width = len(kept["mean"])
+        half = (width * (width + 1) // 2,)
+        if any(kept[name].shape != half for name in ("within", "covariance")):
+            raise ValueError("has covariances of an impossible shape")
+        found = [symmetric(kept[name], width) for name in ("within", "covariance")]
+        space = cls(found[0], True, kept["mean"].astype(np.float64), found[1])
+        for each in (space.mean, *found):
+            if each is None or not np.isfinite(each).all():
+                raise ValueError("has numbers that are not finite")
+        try:
+            for each in found:
+                np.linalg.cholesky(_wider(each))
+        except np.linalg.LinAlgError as error:
+            raise ValueError("has a covariance that is none") from error
+        return space
+
+    def rows(self, features: Array) -> Array:
+        """What statistics are of: (n, d) in float64."""
+        exact = features.astype(np.float64)
+        return np.sqrt(exact.clip(min=0)) if self.rooted else exact
+
+    @cached_property
+    def nearness(self) -> Array:
+        """Q of the squares of a row that is compared: (d, d), or (1,)."""
+        if self.covariance is None:
+            return -self.precision
+        inverse: Array = np.linalg.inv(_wider(self.covariance)) - self.precision
+        return inverse
+
+    @cached_property
+    def precision(self) -> Array:
+        """The inverse of the covariance around class means: (d, d), or (1,)."""
+        inverse: Array = np.linalg.inv(_wider(self.within)) if self.within.ndim == 2 else (
+            1 / self.within.astype(np.float64)
+        )  # fmt: skip
+        return inverse
+
+    @property
+    def centre(self) -> Array:
+        """What rows are taken from, so that little is lost in rounding: (d,), or (1,)."""
+        return np.zeros(1) if self.mean is None else self.mean
+
+    def closeness(self, means: Array) -> tuple[Array, Array]:
+        """Weight (classes, d) and bias (classes,) of how close rows less the centre are to means.
+
+        With `squares` of the rows added it is the squared distance from the background less that
+        from a mean: a relative Mahalanobis distance, the larger the more familiar.
+        """
+        apart = means - self.centre
+        weight = apart * self.precision if self.precision.ndim == 1 else apart @ self.precision
+        return 2 * weight, -(weight * apart).sum(1)
+
+    def squares(self, apart: Array) -> Array:
+        """Of rows less the centre: (n,)."""
+        if self.nearness.ndim == 1:
+            found: Array = self.nearness[0] * np.square(apart).sum(1)
+        else:
+            found = ((apart @ self.nearness) * apart).sum(1)
+        return found
+
+
+@cache
+def shipped_space(name: str) -> FeatureSpace:
+    """Of an ancestor that comes with the package."""
+    data = shipped_background(name)
+    try:
+        return FeatureSpace.of_background(safetensors.numpy.load(data))
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise RivalsError(
+            f"The background of the ancestor '{name}' is damaged: it {error}; install rivals again."
+        ) from error
+
+
+def _wider(covariance: Array) -> Array:
+    """A covariance that can be solved by, whatever rounding did to it."""
+    exact = covariance.astype(np.float64)
+    return exact + RIDGE * float(exact.diagonal().mean()) * np.eye(len(exact))

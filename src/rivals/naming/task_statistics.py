@@ -1,0 +1,196 @@
+"""What is kept of a task to name it: class sums in the space of names, and how they answer.
+
+No picture is kept, and nothing is said of another task: a task that is dropped leaves no trace.
+Every picture is left out once. Its distance from the mean of the others says how familiar the
+pictures of the task look, and scores without it say how sure the discriminant may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from rivals.naming.class_sums import (
+    LEVELS,
+    PRIOR,
+    Array,
+    ClassSums,
+    levels_of,
+    linear_head,
+    scores_of,
+    shared_covariance,
+    symmetric,
+)
+from rivals.naming.confidence import TEMPERATURES, USUAL, best_temperature
+from rivals.naming.feature_space import FeatureSpace
+
+FOLDS = 10
+ROUNDED, TINY = 0.02, 1e-12  # of the mean variance, what rounding may take from the smallest one
+ROOTED = "rooted_"  # before the names of statistics of roots, beside those of the features
+HEAD = ("means", "counts", "covariance")  # statistics that a head in closed form follows from
+EVERY_STATISTIC = ("kept.prior", "kept.covariance", f"kept.{ROOTED}covariance")  # a file may have
+Kept = TypeVar("Kept")  # an array or a tensor
+
+
+@dataclass(frozen=True, eq=False)
+class TaskStatistics:
+    """How the pictures of a task lie in a space of features."""
+
+    sums: ClassSums
+    levels: Array  # (LEVELS,): how familiar its pictures look, ascending
+    temperature: float  # of scores of its classes
+
+    @classmethod
+    def of(
+        cls, features: Array, labels: Array, classes: int, space: FeatureSpace
+    ) -> TaskStatistics:
+        """Of features (n, d) with labels (n,); every class occurs at least once."""
+        rows = space.rows(features)
+        sums = ClassSums.of(rows, labels, classes)
+        if space.within.ndim == 1 or sums.freedom < rows.shape[1]:
+            sums = sums.without_scatter()
+        return cls(sums, levels_of(_familiarity(rows, labels, sums, space)),
+                   _temperature(rows, labels, sums, space))  # fmt: skip
+
+    @property
+    def pictures(self) -> float:
+        return float(self.sums.counts.sum())
+
+    def join(self, other: TaskStatistics) -> TaskStatistics:
+        """Of the pictures of both together; they have the same classes."""
+        share = other.pictures / (self.pictures + other.pictures)
+        levels = self.levels + np.float32(share) * (other.levels - self.levels)
+        temperature = self.temperature * (other.temperature / self.temperature) ** share
+        return TaskStatistics(self.sums.join(other.sums), levels, temperature)
+
+    def with_picture(self, features: Array, label: int, space: FeatureSpace) -> TaskStatistics:
+        """With one more picture, of a class that is known or the next one.
+
+        Nothing is left out for it: how its pictures answer stays as it was.
+        """
+        old, row = self.sums, space.rows(features)
+        if label == len(old.counts):
+            means = np.concatenate([old.means, row[None]])
+            return replace(self, sums=replace(old, means=means, counts=np.append(old.counts, 1.0)))
+        means, counts = np.zeros_like(old.means), np.zeros_like(old.counts)
+        means[label], counts[label] = row, 1.0
+        scatter = None if old.scatter is None else np.zeros_like(old.scatter)
+        return replace(self, sums=old.join(ClassSums(means, counts, scatter)))
+
+    def stored(self, space: FeatureSpace) -> dict[str, Array]:
+        """As arrays for a file."""
+        found = self.sums.stored()
+        counts, prefix = found.pop("counts"), ROOTED if space.rooted else ""
+        return {
+            **{f"{prefix}{name}": each for name, each in found.items()},
+            "counts": counts,
+            "familiar": self.levels.astype(np.float32),
+            "temperature": np.array([self.temperature], np.float32),
+        }
+
+    @classmethod
+    def from_stored(cls, kept: Mapping[str, Array], space: FeatureSpace) -> TaskStatistics:
+        prefix = ROOTED if space.rooted else ""
+        found = {
+            name: kept[f"{prefix}{name}"]
+            for name in ("means", "covariance")
+            if f"{prefix}{name}" in kept
+        }
+        sums = ClassSums.from_stored({**found, "counts": kept["counts"]})
+        return cls(sums, kept["familiar"], float(kept["temperature"][0]))
+
+
+def beside_head(kept: Mapping[str, Kept]) -> dict[str, Kept]:
+    """What names a task, where a head in closed form has statistics of the features themselves."""
+    return {name: each for name, each in kept.items() if name not in HEAD}
+
+
+def stored_statistics(
+    width: int, classes: int, found: Collection[str], rooted: bool, covariance: bool = True
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Types and shapes of what the file of a task has, given the names in it.
+
+    Statistics of roots name it, and where it has a prior, statistics of the features themselves
+    make its head in closed form. They are the same where no roots are taken.
+    """
+    closed = "kept.prior" in found
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
+        "kept.counts": ("I32", (classes,)), "kept.temperature": ("F32", (1,)),
+        "kept.familiar": ("F32", (LEVELS,)),
+    }  # fmt: skip
+    for prefix in ((ROOTED,) if rooted else ()) + (("",) if closed or not rooted else ()):
+        shapes[f"kept.{prefix}means"] = "F16", (classes, width)
+        if covariance and f"kept.{prefix}covariance" in found:
+            shapes[f"kept.{prefix}covariance"] = "F16", (width * (width + 1) // 2,)
+    if closed:
+        shapes |= {"kept.prior": ("F32", (1,)), "kept.scale": ("F32", (1,))}
+    return shapes
+
+
+def check_statistics(kept: Mapping[str, Array]) -> None:
+    """Refuse statistics that no pictures have; a ValueError."""
+    numbers = {name: float(each[0]) for name, each in kept.items() if each.shape == (1,)}
+    possible = TEMPERATURES[0] <= numbers["temperature"] <= TEMPERATURES[-1]
+    possible = possible and int(kept["counts"].min()) >= 1 and numbers.get("prior", 0.0) >= 0
+    if not possible or numbers.get("scale", 1.0) <= 0:
+        raise ValueError("has statistics of no pictures")
+    if bool((np.diff(kept["familiar"]) < 0).any()):
+        raise ValueError("has levels that are not in their order")
+    for name, half in kept.items():
+        if name.endswith("covariance") and not _is_covariance(half):
+            raise ValueError("has a covariance that is none")
+
+
+def _is_covariance(half: Array) -> bool:
+    """Whether one half of a matrix, which was rounded to 16 bits, can be that of a covariance."""
+    width = (math.isqrt(8 * len(half) + 1) - 1) // 2
+    whole = symmetric(half, width)
+    try:
+        wider = ROUNDED * whole.diagonal().mean() + TINY
+        np.linalg.cholesky(whole + wider * np.eye(width))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _familiarity(rows: Array, labels: Array, sums: ClassSums, space: FeatureSpace) -> Array:
+    """Of every picture, the mean of its class being that of the others: (n,)."""
+    apart = rows - space.centre
+    weight, bias = space.closeness(sums.means)
+    squares, close = space.squares(apart), apart @ weight.T + bias
+    own = rows - sums.means[labels]
+    own = own * (space.precision * own if space.precision.ndim == 1 else own @ space.precision)
+    counts = sums.counts[labels]
+    farther = np.square(counts / np.maximum(counts - 1, 1)) - 1  # than from a mean that it is in
+    close[np.arange(len(rows)), labels] -= farther * own.sum(1)
+    found: Array = (squares + close.max(1)).astype(np.float32)
+    return found
+
+
+def _temperature(rows: Array, labels: Array, sums: ClassSums, space: FeatureSpace) -> float:
+    """Under which scores are most probable that heads from the other folds give."""
+    fold = _folds(labels, sums.counts)
+    scores = np.zeros((len(rows), len(sums.means)))
+    for number in range(FOLDS):
+        held = fold == number
+        if held.any():
+            learned = ClassSums.of(rows[~held], labels[~held], len(sums.means))
+            if sums.scatter is None:
+                learned = learned.without_scatter()
+            spread = shared_covariance([learned], space.within, PRIOR)
+            scores[held] = scores_of(rows[held], linear_head(learned.means, spread))
+    tested = fold >= 0
+    return best_temperature(scores[tested], labels[tested]) if tested.any() else USUAL
+
+
+def _folds(labels: Array, counts: Array) -> Array:
+    """In which fold every picture is: (n,); −1 for the only picture of a class."""
+    found = np.full(len(labels), -1)
+    for label in np.flatnonzero(counts > 1):
+        members = np.flatnonzero(labels == label)
+        found[members] = np.arange(len(members)) % FOLDS
+    return found
