@@ -46,7 +46,7 @@ class Answer:
 
     @property
     def confidence(self) -> float:
-        """How probable the class is, 0 to 1: among those of all tasks, or of the task that is given.
+        """How probable the class is, 0 to 1, among those of all tasks or of the one that is given.
 
         Without an ancestor it is the probability within the task that is named.
         """

@@ -179,10 +179,3 @@ def log_density(rows: Array, kept: Mapping[str, Array]) -> Array:
 def levels_of(densities: Array) -> Array:
     """Levels from the least familiar picture to the most: (LEVELS,)."""
     return np.quantile(densities, np.linspace(0, 1, LEVELS)).astype(np.float32)
-
-
-def least_familiar(levels: Array, share: float) -> float:
-    """What a share of the held-out pictures is below."""
-    place = share * (LEVELS - 1)
-    below = min(int(place), LEVELS - 2)
-    return float(levels[below] + (levels[below + 1] - levels[below]) * np.float32(place - below))

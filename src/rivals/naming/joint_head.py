@@ -57,7 +57,8 @@ class JointHead:
         members[task, label] = np.arange(len(means))
         return cls(
             space, space.centre.astype(np.float32), temperature * weight, temperature * bias,
-            (near[0], near[1]), np.stack([each.levels for each in statistics]), task, label, members,
+            (near[0], near[1]), np.stack([each.levels for each in statistics]), task, label,
+            members,
         )  # fmt: skip
 
     def rows(self, features: Array) -> Array:
@@ -65,9 +66,11 @@ class JointHead:
         return (self.space.rows(features) - self.centre).astype(np.float32)
 
     def probabilities(self, features: Array, own: Array) -> Array:
-        """Of the classes of all tasks, given `own`, of each in its task by its ticket: (n, classes).
+        """Of the classes of all tasks: (n, classes).
 
-        All of `features` (n, d) are those of the ancestor.
+        Args:
+            features: Of the ancestor, (n, d).
+            own: Of each class in its own task, by its ticket, (n, classes).
         """
         named = spread_softmax(self.rows(features) @ self.weight.T + self.bias)
         of_task = np.add.reduceat(named, self.members[:, 0], axis=1).clip(min=LEAST)
@@ -75,7 +78,7 @@ class JointHead:
         return found
 
     def familiarity(self, features: Array, which: Array) -> Array:
-        """The share of the pictures of a task that look less familiar, for the tasks named: (n,)."""
+        """What share of the pictures of a task looks less familiar, for the tasks named: (n,)."""
         rows, (weight, bias) = self.rows(features), self.close
         close = np.pad(rows @ weight.T + bias, ((0, 0), (0, 1)), constant_values=-np.inf)
         nearest = np.take_along_axis(close, self.members[which], 1).max(1)

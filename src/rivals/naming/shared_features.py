@@ -40,7 +40,7 @@ class SharedFeatures(Rule):
         rows, places = features.cpu().numpy(), labels.cpu().numpy()
         return self._tensors(TaskStatistics.of(rows, places, classes, self.space))
 
-    def join(self, one: Kept, other: Kept, share: float) -> Kept:
+    def join(self, one: Kept, other: Kept, share: float = 0.0) -> Kept:
         """They know themselves how many pictures they are of."""
         first, second = (self.statistics(each) for each in (one, other))
         return self._tensors(first.join(second))
