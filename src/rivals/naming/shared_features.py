@@ -66,6 +66,7 @@ class SharedNamer(TaskNamer):
 
     def __init__(self, made: JointHead) -> None:
         self.made, self._placed = made, dict[torch.device, dict[str, Tensor]]()
+        self.tensors(torch.device("cpu"))  # before it is traced: what is made then is no tensor
 
     def tensors(self, device: torch.device) -> dict[str, Tensor]:
         """The arrays of the head on a device."""
