@@ -3,8 +3,8 @@
     p(class) = p(task) · p(class in it)      by the discriminant, and by the ticket of the task
 
 How familiar a picture looks says the task that is named, by the distance from its nearest class
-mean less that from pictures of any kind. In a share it is: of the pictures that the task was
-learned from, so many look less familiar. `shared_features.py` computes the same with torch, from
+mean beside that from pictures of any kind. It is a share: of the pictures that the task was learned
+from, so many look less familiar. `shared_features.py` computes the same with torch, from
 the same arrays.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from rivals.naming.class_sums import PRIOR, Array, linear_head, shared_covariance
 from rivals.naming.confidence import joint_temperature, spread_softmax
 from rivals.naming.feature_space import FeatureSpace
-from rivals.naming.task_statistics import TaskStatistics
+from rivals.naming.task_statistics import TaskStatistics, familiarity_of
 
 LEAST = 1e-30  # probability of a task, so that its logarithm is finite
 
@@ -33,6 +33,7 @@ class JointHead:
     bias: Array  # (classes,)
     close: tuple[Array, Array]  # the same: how close rows are to the means
     levels: Array  # (tasks, LEVELS): how familiar the pictures of each look, ascending
+    usual: Array  # (tasks, 2, 2): median and spread of each measure of that
     task: Array  # (classes,): the task of each class
     label: Array  # (classes,): its place in the task
     members: Array  # (tasks, most classes): the classes of each; their number where there is none
@@ -57,8 +58,8 @@ class JointHead:
         members[task, label] = np.arange(len(means))
         return cls(
             space, space.centre.astype(np.float32), temperature * weight, temperature * bias,
-            (near[0], near[1]), np.stack([each.levels for each in statistics]), task, label,
-            members,
+            (near[0], near[1]), np.stack([each.levels for each in statistics]),
+            np.stack([each.usual for each in statistics]), task, label, members,
         )  # fmt: skip
 
     def rows(self, features: Array) -> Array:
@@ -82,7 +83,8 @@ class JointHead:
         rows, (weight, bias) = self.rows(features), self.close
         close = np.pad(rows @ weight.T + bias, ((0, 0), (0, 1)), constant_values=-np.inf)
         nearest = np.take_along_axis(close, self.members[which], 1).max(1)
-        return share_below(self.levels[which], nearest + self.space.squares(rows))
+        measures = self.space.measures(rows, nearest)
+        return share_below(self.levels[which], familiarity_of(measures, self.usual[which]))
 
 
 def share_below(levels: Array, values: Array) -> Array:

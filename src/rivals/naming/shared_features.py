@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rivals.naming.confidence import SPREAD
-from rivals.naming.feature_space import FeatureSpace
+from rivals.naming.feature_space import SHARES, FeatureSpace
 from rivals.naming.joint_head import LEAST, JointHead
 from rivals.naming.rule import PER_CLASS, Kept, Read, ReadAll, Rule, TaskNamer
 from rivals.naming.task_statistics import TaskStatistics
@@ -76,7 +76,8 @@ class SharedNamer(TaskNamer):
             found = {
                 "centre": made.centre, "weight": made.weight, "bias": made.bias,
                 "near": near, "offset": offset, "levels": made.levels,
-                "squares": made.space.nearness.astype("float32"), "task": made.task,
+                "usual": made.usual, "precision": made.space.precision.astype("float32"),
+                "background": made.space.background.astype("float32"), "task": made.task,
                 "label": made.label, "members": made.members.clip(max=last - 1),
                 "missing": made.members == last,
                 "place": made.task * made.members.shape[1] + made.label,
@@ -129,11 +130,10 @@ class SharedNamer(TaskNamer):
         features = outputs[-1].features
         head, rows = self.tensors(features.device), self.rows(features)
         close = self._members(rows @ head["near"].T + head["offset"], which).amax(1)
-        quadratic = head["squares"]
-        if quadratic.dim() == 1:
-            values = close + quadratic * rows.square().sum(1)
-        else:
-            values = close + ((rows @ quadratic) * rows).sum(1)
+        near, far = close - squares(rows, head["precision"]), squares(rows, head["background"])
+        measures = torch.stack([near + share * far for share in SHARES], 1)
+        usual = head["usual"][which]
+        values = ((measures - usual[..., 0]) / usual[..., 1]).amin(1)
         return share_below(head["levels"][which], values)
 
     def _members(self, values: Tensor, which: Tensor) -> Tensor:
@@ -141,6 +141,11 @@ class SharedNamer(TaskNamer):
         head = self.tensors(values.device)
         own = values.gather(1, head["members"][which])
         return own.masked_fill(head["missing"][which], -torch.inf)
+
+
+def squares(rows: Tensor, by: Tensor) -> Tensor:
+    """Rows (n, d) squared by a matrix (d, d) or a number (1,): (n,)."""
+    return ((rows * by if by.dim() == 1 else rows @ by) * rows).sum(1)
 
 
 def share_below(levels: Tensor, values: Tensor) -> Tensor:

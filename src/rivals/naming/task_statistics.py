@@ -26,7 +26,7 @@ from rivals.naming.class_sums import (
     symmetric,
 )
 from rivals.naming.confidence import TEMPERATURES, USUAL, best_temperature
-from rivals.naming.feature_space import FeatureSpace
+from rivals.naming.feature_space import FeatureSpace, squares
 
 FOLDS = 10
 ROUNDED, TINY = 0.02, 1e-12  # of the mean variance, what rounding may take from the smallest one
@@ -42,6 +42,7 @@ class TaskStatistics:
 
     sums: ClassSums
     levels: Array  # (LEVELS,): how familiar its pictures look, ascending
+    usual: Array  # (2, 2): median and spread of each measure of that
     temperature: float  # of scores of its classes
 
     @classmethod
@@ -53,8 +54,10 @@ class TaskStatistics:
         sums = ClassSums.of(rows, labels, classes)
         if space.within.ndim == 1 or sums.freedom < rows.shape[1]:
             sums = sums.without_scatter()
-        return cls(sums, levels_of(_familiarity(rows, labels, sums, space)),
-                   _temperature(rows, labels, sums, space))  # fmt: skip
+        measures = _measures(rows, labels, sums, space)
+        usual = usual_of(measures)
+        levels = levels_of(familiarity_of(measures, usual[None]))
+        return cls(sums, levels, usual, _temperature(rows, labels, sums, space))
 
     @property
     def pictures(self) -> float:
@@ -64,8 +67,9 @@ class TaskStatistics:
         """Of the pictures of both together; they have the same classes."""
         share = other.pictures / (self.pictures + other.pictures)
         levels = self.levels + np.float32(share) * (other.levels - self.levels)
+        usual = self.usual + np.float32(share) * (other.usual - self.usual)
         temperature = self.temperature * (other.temperature / self.temperature) ** share
-        return TaskStatistics(self.sums.join(other.sums), levels, temperature)
+        return TaskStatistics(self.sums.join(other.sums), levels, usual, temperature)
 
     def with_picture(self, features: Array, label: int, space: FeatureSpace) -> TaskStatistics:
         """With one more picture, of a class that is known or the next one.
@@ -89,6 +93,7 @@ class TaskStatistics:
             **{f"{prefix}{name}": each for name, each in found.items()},
             "counts": counts,
             "familiar": self.levels.astype(np.float32),
+            "usual": self.usual.astype(np.float32),
             "temperature": np.array([self.temperature], np.float32),
         }
 
@@ -101,7 +106,7 @@ class TaskStatistics:
             if f"{prefix}{name}" in kept
         }
         sums = ClassSums.from_stored({**found, "counts": kept["counts"]})
-        return cls(sums, kept["familiar"], float(kept["temperature"][0]))
+        return cls(sums, kept["familiar"], kept["usual"], float(kept["temperature"][0]))
 
 
 def beside_head(kept: Mapping[str, Kept]) -> dict[str, Kept]:
@@ -120,7 +125,7 @@ def stored_statistics(
     closed = "kept.prior" in found
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {
         "kept.counts": ("I32", (classes,)), "kept.temperature": ("F32", (1,)),
-        "kept.familiar": ("F32", (LEVELS,)),
+        "kept.familiar": ("F32", (LEVELS,)), "kept.usual": ("F32", (2, 2)),
     }  # fmt: skip
     for prefix in ((ROOTED,) if rooted else ()) + (("",) if closed or not rooted else ()):
         shapes[f"kept.{prefix}means"] = "F16", (classes, width)
@@ -138,6 +143,8 @@ def check_statistics(kept: Mapping[str, Array]) -> None:
     possible = possible and int(kept["counts"].min()) >= 1 and numbers.get("prior", 0.0) >= 0
     if not possible or numbers.get("scale", 1.0) <= 0:
         raise ValueError("has statistics of no pictures")
+    if bool((kept["usual"][:, 1] <= 0).any()):
+        raise ValueError("has measures that no pictures have")
     if bool((np.diff(kept["familiar"]) < 0).any()):
         raise ValueError("has levels that are not in their order")
     for name, half in kept.items():
@@ -157,18 +164,30 @@ def _is_covariance(half: Array) -> bool:
     return True
 
 
-def _familiarity(rows: Array, labels: Array, sums: ClassSums, space: FeatureSpace) -> Array:
-    """Of every picture, the mean of its class being that of the others: (n,)."""
+def usual_of(measures: Array) -> Array:
+    """Median and spread of measures (n, 2), the spread being that below the median: (2, 2)."""
+    low, middle = np.quantile(measures, [0.1, 0.5], 0)
+    return np.stack([middle, np.maximum(middle - low, 1e-3)], 1).astype(np.float32)
+
+
+def familiarity_of(measures: Array, usual: Array) -> Array:
+    """How familiar pictures look, by the worse of two measures (n, 2): (n,).
+
+    `usual` (n or 1, 2, 2) has median and spread of each.
+    """
+    found: Array = ((measures - usual[..., 0]) / usual[..., 1]).min(1).astype(np.float32)
+    return found
+
+
+def _measures(rows: Array, labels: Array, sums: ClassSums, space: FeatureSpace) -> Array:
+    """Of every picture, the mean of its class being that of the others: (n, 2)."""
     apart = rows - space.centre
     weight, bias = space.closeness(sums.means)
-    squares, close = space.squares(apart), apart @ weight.T + bias
-    own = rows - sums.means[labels]
-    own = own * (space.precision * own if space.precision.ndim == 1 else own @ space.precision)
+    close, own = apart @ weight.T + bias, rows - sums.means[labels]
     counts = sums.counts[labels]
     farther = np.square(counts / np.maximum(counts - 1, 1)) - 1  # than from a mean that it is in
-    close[np.arange(len(rows)), labels] -= farther * own.sum(1)
-    found: Array = (squares + close.max(1)).astype(np.float32)
-    return found
+    close[np.arange(len(rows)), labels] -= farther * squares(own, space.precision)
+    return space.measures(apart, close.max(1))
 
 
 def _temperature(rows: Array, labels: Array, sums: ClassSums, space: FeatureSpace) -> float:
