@@ -25,6 +25,15 @@ def shows_nothing(images: Tensor) -> Tensor:
     return deviation < PLAIN
 
 
+def check_tickets(tasks: Sequence[str], outputs: Sequence[TicketOutput]) -> None:
+    """Refuse scores that are no answers; all at once, for there may be many tasks."""
+    scores = [output.scores.flatten() for output in outputs]
+    if bool(torch.isfinite(torch.cat(scores)).all()):
+        return
+    for name, output in zip(tasks, outputs, strict=False):
+        check_finite(output.scores, f"The ticket of '{name}'")
+
+
 class Predictor:
     """Tickets, the records of their tasks, and the rule that names a task.
 
@@ -72,8 +81,7 @@ class Predictor:
             member = 0
         outputs = self.group(member, member is None or reject is not None)(images)
         asked, joint = [self.tasks[member]] if member is not None else self.tasks, None
-        for name, output in zip(asked, outputs, strict=False):
-            check_finite(output.scores, f"The ticket of '{name}'")
+        check_tickets(asked, outputs)
         if member is None:
             which, labels, confidence, joint = self.namer.among_all(images, outputs)
             check_finite(confidence, "The rule that names the task")
@@ -96,8 +104,7 @@ class Predictor:
         other classes in them; there the ticket of the task does.
         """
         outputs = self.group()(images)
-        for name, output in zip(self.tasks, outputs, strict=False):
-            check_finite(output.scores, f"The ticket of '{name}'")
+        check_tickets(self.tasks, outputs)
         tickets = outputs[: len(self.tasks)]
         if len(tickets) == 1:
             return torch.log_softmax(tickets[0].scores, 1)
