@@ -20,9 +20,16 @@ import safetensors.numpy
 
 from rivals.ancestors.shipped_file import shipped_background
 from rivals.errors import RivalsError
-from rivals.naming.class_sums import RIDGE, Array, symmetric
+from rivals.naming.class_sums import (
+    PRIOR,
+    RIDGE,
+    Array,
+    ClassSums,
+    LinearHead,
+    shared_covariance,
+    symmetric,
+)
 
-SHARES = (0.5, 1.0)  # of the distance from the background; chosen with CIFAR-100 and bundled digits
 BACKGROUND = ("within", "mean", "covariance")  # what the file of a background holds
 
 
@@ -69,12 +76,11 @@ class FeatureSpace:
         inverse: Array = np.linalg.inv(_wider(self.covariance))
         return inverse
 
-    @cached_property
-    def precision(self) -> Array:
-        """The inverse of the covariance around class means: (d, d), or (1,)."""
-        inverse: Array = np.linalg.inv(_wider(self.within)) if self.within.ndim == 2 else (
-            1 / self.within.astype(np.float64)
-        )  # fmt: skip
+    def precision(self, sums: ClassSums) -> Array:
+        """The inverse of the covariance around the class means of a task: (d, d), or (1,)."""
+        known = sums if self.within.ndim == 2 else sums.without_scatter()
+        spread = shared_covariance([known], self.within, PRIOR)
+        inverse: Array = 1 / spread if spread.ndim == 1 else np.linalg.inv(spread)
         return inverse
 
     @property
@@ -82,26 +88,25 @@ class FeatureSpace:
         """What rows are taken from, so that little is lost in rounding: (d,), or (1,)."""
         return np.zeros(1) if self.mean is None else self.mean
 
-    def closeness(self, means: Array) -> tuple[Array, Array]:
+    def closeness(self, means: Array, precision: Array) -> LinearHead:
         """Weight (classes, d) and bias (classes,) of how close rows less the centre are to means.
 
-        Less their squares by `precision` it is the squared Mahalanobis distance, negative.
+        Less their squares it is the squared Mahalanobis distance, negative; it is twice the score
+        of a linear discriminant.
         """
         apart = means - self.centre
-        weight = apart * self.precision if self.precision.ndim == 1 else apart @ self.precision
+        weight = apart * precision if precision.ndim == 1 else apart @ precision
         return 2 * weight, -(weight * apart).sum(1)
 
-    def measures(self, apart: Array, nearest: Array) -> Array:
+    def measures(self, apart: Array, nearest: Array, precision: Array) -> Array:
         """How familiar rows less the centre (n, d) look, measured in two ways: (n, 2).
 
-        Pictures of no kind are far from everything, also from the background; so it counts half in
-        one measure. Pictures of other kinds are near the background; in the other it counts whole.
+        Pictures of no kind are far from every class, and from the background, too. Pictures of
+        other kinds are nearer to the background: there the distance from it is taken off.
         `nearest` (n,) is the closeness to the nearest mean.
         """
-        near = nearest - squares(apart, self.precision)
-        far = squares(apart, self.background)
-        found: Array = near[:, None] + np.array(SHARES) * far[:, None]
-        return found
+        near = nearest - squares(apart, precision)
+        return np.stack([near, near + squares(apart, self.background)], 1)
 
 
 def squares(rows: Array, by: Array) -> Array:

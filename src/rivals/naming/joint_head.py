@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rivals.naming.class_sums import PRIOR, Array, linear_head, shared_covariance
+from rivals.naming.class_sums import PRIOR, Array, LinearHead, linear_head, shared_covariance
 from rivals.naming.confidence import joint_temperature, spread_softmax
 from rivals.naming.feature_space import FeatureSpace
 from rivals.naming.task_statistics import TaskStatistics, familiarity_of
@@ -31,7 +31,9 @@ class JointHead:
     centre: Array  # (d,) or (1,)
     weight: Array  # (classes, d): scores of the discriminant, of rows less the centre
     bias: Array  # (classes,)
-    close: tuple[Array, Array]  # the same: how close rows are to the means
+    close: LinearHead  # the same: how close rows are to the means, by the metric of their task
+    metrics: Array  # (k, d, d) or (k, 1): to measure with, the first one where a task has none
+    metric: Array  # (tasks,): which of these is that of a task
     levels: Array  # (tasks, LEVELS): how familiar the pictures of each look, ascending
     usual: Array  # (tasks, 2, 2): median and spread of each measure of that
     task: Array  # (classes,): the task of each class
@@ -50,7 +52,17 @@ class JointHead:
             np.array([each.temperature for each in statistics]),
             np.array([each.pictures for each in statistics]),
         ))  # fmt: skip
-        near = tuple(each.astype(np.float32) for each in space.closeness(means))
+        own = [number for number, each in enumerate(sums) if each.scatter is not None]
+        own = own if space.within.ndim == 2 else []
+        metrics = [
+            space.precision(each) for each in (sums[0].without_scatter(), *(sums[n] for n in own))
+        ]
+        metric = np.zeros(len(sums), int)
+        metric[own] = np.arange(len(own)) + 1
+        near = [
+            space.closeness(each.means, metrics[n]) for each, n in zip(sums, metric, strict=True)
+        ]
+        close = tuple(np.concatenate(each).astype(np.float32) for each in zip(*near, strict=True))
         sizes = np.array([len(each.means) for each in sums])
         label = np.concatenate([np.arange(size) for size in sizes])
         task = np.repeat(np.arange(len(sizes)), sizes)
@@ -58,7 +70,8 @@ class JointHead:
         members[task, label] = np.arange(len(means))
         return cls(
             space, space.centre.astype(np.float32), temperature * weight, temperature * bias,
-            (near[0], near[1]), np.stack([each.levels for each in statistics]),
+            (close[0], close[1]), np.stack(metrics).astype(np.float32), metric,
+            np.stack([each.levels for each in statistics]),
             np.stack([each.usual for each in statistics]), task, label, members,
         )  # fmt: skip
 
@@ -83,7 +96,10 @@ class JointHead:
         rows, (weight, bias) = self.rows(features), self.close
         close = np.pad(rows @ weight.T + bias, ((0, 0), (0, 1)), constant_values=-np.inf)
         nearest = np.take_along_axis(close, self.members[which], 1).max(1)
-        measures = self.space.measures(rows, nearest)
+        measures = np.empty((len(rows), 2))
+        for number in np.unique(self.metric[which]):
+            own = self.metric[which] == number
+            measures[own] = self.space.measures(rows[own], nearest[own], self.metrics[number])
         return share_below(self.levels[which], familiarity_of(measures, self.usual[which]))
 
 

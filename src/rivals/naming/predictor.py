@@ -27,8 +27,7 @@ def shows_nothing(images: Tensor) -> Tensor:
 
 def check_tickets(tasks: Sequence[str], outputs: Sequence[TicketOutput]) -> None:
     """Refuse scores that are no answers; all at once, for there may be many tasks."""
-    scores = [output.scores.flatten() for output in outputs]
-    if bool(torch.isfinite(torch.cat(scores)).all()):
+    if bool(torch.isfinite(torch.cat([output.scores for output in outputs], 1)).all()):
         return
     for name, output in zip(tasks, outputs, strict=False):
         check_finite(output.scores, f"The ticket of '{name}'")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rivals.naming.confidence import SPREAD
-from rivals.naming.feature_space import SHARES, FeatureSpace
+from rivals.naming.feature_space import FeatureSpace
 from rivals.naming.joint_head import LEAST, JointHead
 from rivals.naming.rule import PER_CLASS, Kept, Read, ReadAll, Rule, TaskNamer
 from rivals.naming.task_statistics import TaskStatistics
@@ -76,7 +76,7 @@ class SharedNamer(TaskNamer):
             found = {
                 "centre": made.centre, "weight": made.weight, "bias": made.bias,
                 "near": near, "offset": offset, "levels": made.levels,
-                "usual": made.usual, "precision": made.space.precision.astype("float32"),
+                "usual": made.usual, "metrics": made.metrics, "metric": made.metric,
                 "background": made.space.background.astype("float32"), "task": made.task,
                 "label": made.label, "members": made.members.clip(max=last - 1),
                 "missing": made.members == last,
@@ -130,8 +130,8 @@ class SharedNamer(TaskNamer):
         features = outputs[-1].features
         head, rows = self.tensors(features.device), self.rows(features)
         close = self._members(rows @ head["near"].T + head["offset"], which).amax(1)
-        near, far = close - squares(rows, head["precision"]), squares(rows, head["background"])
-        measures = torch.stack([near + share * far for share in SHARES], 1)
+        near = close - squares(rows, head["metrics"][head["metric"][which]])
+        measures = torch.stack([near, near + squares(rows, head["background"])], 1)
         usual = head["usual"][which]
         values = ((measures - usual[..., 0]) / usual[..., 1]).amin(1)
         return share_below(head["levels"][which], values)
@@ -144,8 +144,11 @@ class SharedNamer(TaskNamer):
 
 
 def squares(rows: Tensor, by: Tensor) -> Tensor:
-    """Rows (n, d) squared by a matrix (d, d) or a number (1,): (n,)."""
-    return ((rows * by if by.dim() == 1 else rows @ by) * rows).sum(1)
+    """Rows (n, d) squared by a matrix (d, d), or by one each (n, d, d); or by numbers: (n,)."""
+    if by.shape[-1] == 1:
+        return (rows * by * rows).sum(1)
+    along = rows @ by if by.dim() == 2 else (rows.unsqueeze(1) @ by).squeeze(1)
+    return (along * rows).sum(1)
 
 
 def share_below(levels: Tensor, values: Tensor) -> Tensor:

@@ -16,17 +16,13 @@ import numpy as np
 
 from rivals.naming.class_sums import (
     LEVELS,
-    PRIOR,
     Array,
     ClassSums,
     levels_of,
-    linear_head,
-    scores_of,
-    shared_covariance,
     symmetric,
 )
 from rivals.naming.confidence import TEMPERATURES, USUAL, best_temperature
-from rivals.naming.feature_space import FeatureSpace, squares
+from rivals.naming.feature_space import FeatureSpace
 
 FOLDS = 10
 ROUNDED, TINY = 0.02, 1e-12  # of the mean variance, what rounding may take from the smallest one
@@ -54,10 +50,7 @@ class TaskStatistics:
         sums = ClassSums.of(rows, labels, classes)
         if space.within.ndim == 1 or sums.freedom < rows.shape[1]:
             sums = sums.without_scatter()
-        measures = _measures(rows, labels, sums, space)
-        usual = usual_of(measures)
-        levels = levels_of(familiarity_of(measures, usual[None]))
-        return cls(sums, levels, usual, _temperature(rows, labels, sums, space))
+        return cls(sums, *_left_out(rows, labels, sums, space))
 
     @property
     def pictures(self) -> float:
@@ -179,31 +172,32 @@ def familiarity_of(measures: Array, usual: Array) -> Array:
     return found
 
 
-def _measures(rows: Array, labels: Array, sums: ClassSums, space: FeatureSpace) -> Array:
-    """Of every picture, the mean of its class being that of the others: (n, 2)."""
-    apart = rows - space.centre
-    weight, bias = space.closeness(sums.means)
-    close, own = apart @ weight.T + bias, rows - sums.means[labels]
-    counts = sums.counts[labels]
-    farther = np.square(counts / np.maximum(counts - 1, 1)) - 1  # than from a mean that it is in
-    close[np.arange(len(rows)), labels] -= farther * squares(own, space.precision)
-    return space.measures(apart, close.max(1))
-
-
-def _temperature(rows: Array, labels: Array, sums: ClassSums, space: FeatureSpace) -> float:
-    """Under which scores are most probable that heads from the other folds give."""
-    fold = _folds(labels, sums.counts)
-    scores = np.zeros((len(rows), len(sums.means)))
-    for number in range(FOLDS):
+def _left_out(
+    rows: Array, labels: Array, sums: ClassSums, space: FeatureSpace
+) -> tuple[Array, Array, float]:
+    """Levels, what is usual, and the temperature, by statistics of the other folds."""
+    fold, apart = _folds(labels, sums.counts), rows - space.centre
+    measures, scores = np.zeros((len(rows), 2)), np.zeros((len(rows), len(sums.means)))
+    for number in np.unique(fold):
         held = fold == number
-        if held.any():
+        learned = sums
+        if number >= 0:
             learned = ClassSums.of(rows[~held], labels[~held], len(sums.means))
-            if sums.scatter is None:
-                learned = learned.without_scatter()
-            spread = shared_covariance([learned], space.within, PRIOR)
-            scores[held] = scores_of(rows[held], linear_head(learned.means, spread))
+            learned = learned if sums.scatter is not None else learned.without_scatter()
+        precision = space.precision(learned)
+        weight, bias = space.closeness(learned.means, precision)
+        close = apart[held] @ weight.T + bias
+        measures[held], scores[held] = (
+            space.measures(apart[held], close.max(1), precision),
+            close / 2,
+        )
     tested = fold >= 0
-    return best_temperature(scores[tested], labels[tested]) if tested.any() else USUAL
+    if not tested.any():
+        tested = ~tested
+    usual = usual_of(measures[tested])
+    levels = levels_of(familiarity_of(measures[tested], usual[None]))
+    known = fold[tested][0] >= 0
+    return levels, usual, best_temperature(scores[tested], labels[tested]) if known else USUAL
 
 
 def _folds(labels: Array, counts: Array) -> Array:
