@@ -406,7 +406,8 @@ class Model:
             given = 100 * right / len(truth)
         left_out = [each.path for each in pictures.left_out]
         wrong = find_mistakes(pictures.items, pictures.images, truth, answers)
-        return report(truth, found, task or "", given, left_out, wrong)
+        sure = [answer.confidence for answer in answers]
+        return report(truth, found, task or "", given, left_out, wrong, sure)
 
     def _all_answers(self, images: NDArray[np.uint8], task: str | None) -> list[Answer]:
         parts = range(0, len(images), BATCH)
