@@ -17,8 +17,9 @@ from rivals.ancestors.ancestor import shipped
 from rivals.ancestors.shipped_file import PLACE
 from rivals.cli.main import main
 from rivals.model import defaults
-from rivals.model.folder import ModelFolder, check_statistics
+from rivals.model.folder import ModelFolder
 from rivals.model.manifest import NAME
+from rivals.naming.task_statistics import check_statistics
 from rivals.nn import shared_weight
 
 Pictures = tuple[NDArray[np.uint8], list[str]]
@@ -271,13 +272,12 @@ def test_statistics_of_no_pictures_are_refused(tmp_path: Path) -> None:
     model = rivals.Model(tmp_path / "m")
     model.learn(pictures(20), "one", ancestor="tiny")
     opened = ModelFolder.open(tmp_path / "m")
-    kept = opened.method.known["one"].kept
-    assert kept is not None
-    check_statistics(opened.path, "one", kept)
-    for name, value in (("counts", 0), ("prior", -1.0), ("scale", 0.0)):
-        changed = {**kept, name: torch.full_like(kept[name], value)}
-        with pytest.raises(rivals.RivalsError, match="are of no pictures"):
-            check_statistics(opened.path, "one", changed)
+    kept = {name: t.numpy() for name, t in (opened.method.known["one"].kept or {}).items()}
+    check_statistics(kept)
+    for name, value in (("counts", 0), ("prior", -1.0), ("scale", 0.0), ("temperature", 0.0)):
+        changed = {**kept, name: np.full_like(kept[name], value)}
+        with pytest.raises(ValueError, match="has statistics of no pictures"):
+            check_statistics(changed)
 
 
 def test_logistic_regression_on_pixels_is_kept_where_it_is_better(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_a_model_imports_little(taught: Path, tmp_path: Path) -> None:
 
 def test_what_an_exported_ticket_cannot(taught: Path, ticket: Path, refused: Refused) -> None:
     new = taught / "new"
-    assert "needs a model's folder" in refused("predict", new, "--model", ticket, "--reject", "0.1")
+    assert "use the model's folder" in refused("predict", new, "--model", ticket, "--reject", "0.1")
     assert "answers for high" in refused("predict", new, "--model", ticket, "--task", "low")
 
 

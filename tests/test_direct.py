@@ -237,7 +237,8 @@ def test_few_pictures_are_a_closed_form_on_the_features_of_a_stem(method: ModelT
     closed = FrozenFeatures(method, task, Seed(0)).closed_form()
     assert closed.accuracy > 60
     assert {name: tuple(t.shape) for name, t in closed.kept.items()} == {
-        "means": (3, 12), "counts": (3,), "prior": (1,), "scale": (1,),
+        "means": (3, 12), "counts": (3,), "prior": (1,), "scale": (1,), "temperature": (1,),
+        "familiar": (201,), "usual": (2, 2),
     }  # fmt: skip
     method.learn_in_closed_form("few", TaskRecord(task.classes, PREPARE, closed.kept))
     assert method.network.is_direct("few")

@@ -326,6 +326,11 @@ def test_some_files_are_left_out(
 
 def damages() -> Iterator[tuple[str, Callable[[dict[str, Any]], None]]]:
     """What a hostile file of a task may hold, with a checksum that fits."""
+    yield "no covariance", lambda a: a.update({"kept.rooted_covariance": indefinite(a)})
+    yield "levels upside down", lambda a: a.update({"kept.familiar": a["kept.familiar"][::-1] * 1})
+    yield "no spread", lambda a: a.update({"kept.usual": np.zeros((2, 2), np.float32)})
+    yield "cold", lambda a: a.update({"kept.temperature": np.zeros(1, np.float32)})
+    yield "no roots", lambda a: a.pop("kept.rooted_means")
     yield "another width", lambda a: a.update({"kept.means": a["kept.means"][:, :-1].copy()})
     yield "not finite", lambda a: a.update({"kept.scale": np.array([np.inf], np.float32)})
     yield "no pictures", lambda a: a.update({"kept.counts": np.zeros(3, np.int32)})
@@ -333,6 +338,14 @@ def damages() -> Iterator[tuple[str, Callable[[dict[str, Any]], None]]]:
     yield "less", lambda a: a.pop("levels")
     yield "a direct one", lambda a: a.update({"direct.weight": a.pop("kept.prior")})
     yield "units", lambda a: a.update({"rivals0.winners.x": a.pop("kept.prior")})
+
+
+def indefinite(arrays: dict[str, Any]) -> Any:
+    """Half of a matrix that is no covariance: the first two features are more than equal."""
+    width = arrays["kept.rooted_means"].shape[1]
+    whole = np.eye(width, dtype=np.float16)
+    whole[0, 1] = whole[1, 0] = 3.0
+    return whole[np.triu_indices(width)]
 
 
 @pytest.mark.parametrize("name", [name for name, _ in damages()])
@@ -346,8 +359,21 @@ def test_damaged_files_are_refused(name: str, both: tuple[Path, Path], tmp_path:
     with pytest.raises(RivalsError, match=r"is not the one that was written|cannot be read"):
         EdgeModel(path).check()
     forge(path, task.file, data)
-    with pytest.raises(RivalsError, match=r"^The model .* is damaged: the file of 'a' "):
-        EdgeModel(path).check()
+    for model in (EdgeModel(path), rivals.Model(path)):
+        with pytest.raises(RivalsError, match=r"^The model .* is damaged: the file of 'a' "):
+            model.check()
+
+
+def test_a_task_of_an_early_version_is_refused(both: tuple[Path, Path], tmp_path: Path) -> None:
+    path = Path(shutil.copytree(both[0], tmp_path / "model"))
+    task = EdgeModel(path).tasks[0]
+    arrays = safetensors.numpy.load((path / "tasks" / task.file).read_bytes())
+    for name in ("temperature", "familiar", "usual", "rooted_means"):
+        del arrays[f"kept.{name}"]
+    forge(path, task.file, safetensors.numpy.save(arrays))
+    for model in (EdgeModel(path), rivals.Model(path)):
+        with pytest.raises(RivalsError, match=r"was made by an early rivals 0\.2.*'a' again"):
+            model.check()
 
 
 def forge(path: Path, old: str, data: bytes) -> None:

@@ -36,6 +36,11 @@ ROOMS = (
     "model/folder_writing",
     "model/lesson_checks",
     "naming/frame_filter",  # one answer from several frames
+    "naming/class_sums",  # naming tasks by shared features
+    "naming/feature_space",
+    "naming/confidence",
+    "naming/task_statistics",
+    "naming/joint_head",
     "edge",  # runs exported files and learns, without torch
     "logs",  # where the numbers of a training go; torch only inside one of them
     "experiment/grid_state",  # what a comparison says of itself, without torch
@@ -48,6 +53,7 @@ ROOMS = (
     "ancestors",  # networks that models start from
     "learn",
     "ancestors/train",  # how they are trained
+    "ancestors/background",
     "baselines",
     "model",
     "experiment",

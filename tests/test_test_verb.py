@@ -77,6 +77,7 @@ def test_json_and_csv_say_the_same(place: Path, accepted: Accepted) -> None:
     assert told == Model(place / "model").test(place / "held" / "mixed").to_dict()
     assert told["images"] == 40
     assert told["accuracy_task_known"] is None  # its classes are of two tasks
+    assert 0 <= told["calibration_error"] <= 100
     rows = list(csv.DictReader(io.StringIO(accepted(*words, "--csv"))))
     assert [row["class"] for row in rows] == ["digit 0", "digit 8"]
     for row in rows:

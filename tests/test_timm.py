@@ -553,7 +553,7 @@ def test_few_directions_say_as_much_as_all() -> None:
         parts = list(frozen._parts(frozen.few_rows))
         scores = frozen._scores(parts, 300.0, own=True)
         whole = ClassStatistics.of(frozen.rows, frozen.labels, 4)
-        made = frozen._made(whole, parts, 300.0, True, 1.0, scores)
+        made = frozen._made(whole, parts, 300.0, True, 1.0, scores, {})
         found.append((scores, made.familiarity.levels))
     (one, levels), (other, wanted) = found
     assert torch.allclose(one, other, atol=0.02 * float(other.abs().max()))

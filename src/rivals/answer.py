@@ -17,7 +17,7 @@ class Choice:
 
     label: str
     task: str
-    confidence: float  # probability within the task, 0 to 1
+    confidence: float  # probability among the classes that could be answered, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,10 @@ class Answer:
 
     @property
     def confidence(self) -> float:
-        """The probability of the class within its task, 0 to 1."""
+        """How probable the class is, 0 to 1, among those of all tasks or of the one that is given.
+
+        Without an ancestor it is the probability within the task that is named.
+        """
         return self.choices[0].confidence
 
     def top(self, count: int) -> list[Choice]:

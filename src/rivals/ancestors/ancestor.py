@@ -23,6 +23,7 @@ from torch import Tensor
 
 from rivals.ancestors.shipped_file import LUMINANCE, PREPARED, shipped_file
 from rivals.errors import RivalsError
+from rivals.naming.feature_space import FeatureSpace, shipped_space
 from rivals.nn.network_plan import NetworkSettings
 from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
@@ -46,6 +47,11 @@ class Ancestor:
     def within(self) -> Tensor:
         """(d, d): the covariance of its features around the means of classes."""
         return whole_covariance(self.tensors["within"])
+
+    @property
+    def space(self) -> FeatureSpace | None:
+        """What is usual in the features of one that is shipped."""
+        return None if self.data else shipped_space(self.name)
 
     @property
     def channels(self) -> int:
@@ -84,6 +90,10 @@ class Ancestor:
 
     def give_to(self, network: RivalNetwork) -> None:
         """Let the ancestor own unit 0 of every block of a network without tasks."""
+        network.adopt(*self.layers_for(network), self.within, self.space)
+
+    def layers_for(self, network: RivalNetwork) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+        """Weights and norms, layer by layer, for the pictures of a network."""
         weights, norms = [], []
         for number, layer in enumerate(network.layers()):
             values = self.tensors[f"layer{number}.weight"].float()
@@ -92,7 +102,7 @@ class Ancestor:
             weights.append(values)
             names = NormState.NAMES
             norms.append({name: self.tensors[f"layer{number}.norm.{name}"] for name in names})
-        network.adopt(weights, norms, self.within)
+        return weights, norms
 
 
 def preparation_of(tensors: Mapping[str, Tensor], channels: int) -> Preprocessing:

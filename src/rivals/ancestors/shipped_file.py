@@ -35,3 +35,15 @@ def shipped_file(name: str) -> tuple[dict[str, Any], bytes]:
             f"The ancestor {file} is not the one that {card} describes; bring back both files."
         )
     return facts, data
+
+
+def shipped_background(name: str) -> bytes:
+    """What is usual in the features of one of them: background.py makes it."""
+    file, (facts, _) = PLACE / f"{name}.background.safetensors", shipped_file(name)
+    data = read_bytes(file, "background of an ancestor", LARGEST)
+    if digest(data) != facts.get("background"):
+        raise RivalsError(
+            f"The background {file} is not the one that the card of '{name}' describes; bring back "
+            "both files."
+        )
+    return data

@@ -136,17 +136,13 @@ class ArtefactPredictor:
     ) -> None:  # fmt: skip
         from rivals.edge.artefact import load
 
-        if reject is not None:
-            raise RivalsError(
-                f"--reject needs a model's folder, which holds statistics of its pictures, but "
-                f"{path} is an exported file."
-            )
         if key is not None:
             from rivals.io import signatures
 
             signatures.check(path, key)
         self.artefact = load(path, threads, run_native)
-        card = self.artefact.card
+        self.artefact.check(reject)
+        self.reject, card = reject, self.artefact.card
         if task is not None and card.tasks != (task,):
             raise RivalsError(
                 f"{path} answers for {printable(', '.join(card.tasks))}, not for '{task}' alone; "
@@ -156,17 +152,10 @@ class ArtefactPredictor:
         self.sound = card.sound
 
     def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
-        return self.artefact.answers(images)
+        return self.artefact.answers(images, self.reject)
 
     def evidence(self, images: NDArray[np.uint8]) -> list[Evidence]:
-        from rivals.naming.frame_filter import Evidence
-
-        if self.several:
-            raise RivalsError(
-                f"{self.artefact.path} ranks no classes of the tasks that it does not name, which "
-                "frames of a stream are joined by; use the model's folder, or export one task."
-            )
-        return [Evidence.of_answer(each) for each in self.answers(images)]
+        return self.artefact.evidence(images, self.reject)
 
 
 class StreamPredictor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rivals.deploy.export_format import Format, Options, card, formats
 from rivals.deploy.prepared import graph, save, ticket_graph
-from rivals.deploy.whole_model import OUTPUTS, Whole
+from rivals.deploy.whole_model import Whole
 from rivals.errors import RivalsError
 from rivals.io.checksum import with_checksum
 from rivals.tickets.ticket import Ticket
@@ -24,7 +24,8 @@ class Onnx(Format):
         save(ticket_graph(ticket, options.raw_input), card(ticket, options), path)
 
     def write_whole(self, whole: Whole, path: Path, options: Options) -> None:
-        save(graph(whole.module, whole.input_shape, True, OUTPUTS), whole.card(), path)
+        module, outputs, facts = whole.written(ranked=False)
+        save(graph(module, whole.input_shape, True, outputs), facts, path)
 
 
 class Ort(Onnx):

@@ -1,6 +1,9 @@
 """A whole model as one module: every ticket, and the rule that names the task of an image.
 
 uint8 images ─► all tickets together ─► rule ─► task, class in it, confidence: (n,) each
+
+Where tickets share the features of an ancestor, the probabilities of the classes of all tasks come
+after these, and how familiar a picture looks: the share of known pictures that look less so.
 """
 
 from __future__ import annotations
@@ -21,12 +24,15 @@ from rivals.errors import RivalsError
 from rivals.io.checksum import BLANK
 from rivals.io.spectrogram import SoundSettings
 from rivals.learn.method import Method
+from rivals.naming.predictor import shows_nothing
 from rivals.naming.rule import TaskNamer
 from rivals.tickets.parallel import ParallelTickets, TicketOutput
 
 OUTPUTS = ("task", "label", "confidence")
 RANKED = (*OUTPUTS, "probabilities")
+FAMILIAR = (*RANKED, "familiar")
 SOME = 200  # images of a task that are compared, at most
+NEAR_LEVEL = 0.005  # shares of known pictures that differ by less are equal
 ROUNDING = 1e-5  # two classes whose scores differ by less are equal, and either may be named
 
 
@@ -63,6 +69,25 @@ class RanksClasses(nn.Module):
         return task, label, confidence, probabilities(outputs[: self.tasks])
 
 
+class KnowsStrangers(nn.Module):
+    """The same with probabilities among the classes of all tasks, and how familiar pictures look.
+
+    Pictures of one colour are familiar to nothing.
+    """
+
+    def __init__(self, names: NamesTask) -> None:
+        super().__init__()
+        self.names = names
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        outputs, namer = self.names.outputs(images), self.names.namer
+        task, label, confidence, joint = namer.among_all(images, outputs)
+        assert joint is not None
+        familiar = namer.familiarity(outputs, task)
+        familiar = familiar.masked_fill(shows_nothing(images), -1.0)
+        return task, label, confidence, joint, familiar
+
+
 def probabilities(outputs: Sequence[TicketOutput]) -> Tensor:
     """Of the classes of each ticket among themselves, ticket after ticket: (n, classes)."""
     return torch.cat([torch.softmax(each.scores, 1) for each in outputs], 1)
@@ -78,6 +103,21 @@ class Whole:
     input_shape: tuple[int, int, int]
     pictures: dict[str, ComparisonPictures]  # of each task
     sound: SoundSettings | None = None  # how sounds are read, where the tasks have some
+    shares_features: bool = False  # the tickets have features in common, an ancestor's
+
+    def written(self, ranked: bool) -> tuple[nn.Module, Sequence[str], dict[str, Any]]:
+        """What is written, the names of its outputs, and what the card says of them.
+
+        Args:
+            ranked: Whether all classes of the task that is named are wanted, at least.
+        """
+        if self.shares_features:
+            facts = {"probabilities": True, "familiar": True}
+            return KnowsStrangers(self.module), FAMILIAR, {**self.card(), **facts}
+        if ranked:
+            module = RanksClasses(self.module, len(self.tasks))
+            return module, RANKED, {**self.card(), "probabilities": True}
+        return self.module, OUTPUTS, self.card()
 
     def card(self) -> dict[str, Any]:
         known = [self.method.known[task] for task in self.tasks]
@@ -113,7 +153,8 @@ def whole(
     tasks = predictor.tasks
     module = NamesTask(predictor.group(), predictor.namer)
     chosen = {task: pictures[task] for task in tasks}
-    return Whole(method, tasks, module, input_shape, chosen, sound)
+    shared = predictor.features is not None
+    return Whole(method, tasks, module, input_shape, chosen, sound, shared)
 
 
 def compare_whole(source: Whole, artefact: Artefact) -> Parity:
@@ -139,6 +180,7 @@ def compare_whole(source: Whole, artefact: Artefact) -> Parity:
     )
 
 
+@torch.no_grad()
 def compare_task(
     source: Whole, artefact: Artefact, number: int, pictures: ComparisonPictures
 ) -> Parity:
@@ -154,9 +196,13 @@ def compare_task(
     best = values.max(1).values
     same = best - values.gather(1, chosen)[:, 0] <= ROUNDING * (1 + best.abs())
     difference = float(np.abs(confidences.gather(1, chosen)[:, 0].numpy() - confidence).max())
+    others = artefact.run(images.numpy())[3:]
     if artefact.card.ranks:
-        ranked = artefact.run(images.numpy())[3] - probabilities(wanted.outputs).numpy()
-        difference = max(difference, float(np.abs(ranked).max()))
+        known = probabilities(wanted.outputs) if wanted.joint is None else wanted.joint
+        difference = max(difference, float(np.abs(known.numpy() - others[0]).max()))
+    if artefact.card.familiar:  # near a level rounding decides
+        share = source.written(True)[0](images)[4].numpy()
+        same &= torch.from_numpy((np.abs(share - others[1]) < NEAR_LEVEL) | (others[1] < 0))
     parity = Parity(len(images), few.source, difference, float(same.float().mean()))
     if few.labels is None:
         return parity

@@ -17,6 +17,7 @@ from rivals.errors import RivalsError
 from rivals.io.memory_limit import limited_memory
 from rivals.io.pictures import Picture, to_pixels
 from rivals.io.sounds import Sound
+from rivals.naming.frame_filter import LEAST, Evidence, ranked
 
 BATCH_SIZE = 64  # images of one pass, at most
 BATCH_VALUES = 2**20  # and their pixels; limits memory
@@ -38,16 +39,38 @@ class Artefact:
         with self._limited():
             self.runtime = open_runtime(files, threads)
 
-    def classify(self, picture: Picture | Sound) -> Answer:
+    def classify(self, picture: Picture | Sound, reject: float | None = None) -> Answer:
         """The class of one picture: a path, bytes, a PIL image, an array or a tensor; or of one
         sound: a path or bytes of a WAV file, or (rate, samples)."""
         card = self.card
         pixels = to_pixels(picture, card.input_shape, card.scale, sound=card.sound)
-        return self.answers(pixels[None])[0]
+        return self.answers(pixels[None], reject)[0]
 
-    def answers(self, images: NDArray[np.uint8]) -> list[Answer]:
-        """One answer per image; uint8 images (n, channels, height, width) with white = `scale`."""
+    def check(self, reject: float | None) -> None:
+        """Refuse what cannot be asked of this artefact."""
+        if reject is not None and not self.card.familiar:
+            raise RivalsError(
+                f"--reject needs to know how familiar a picture looks, which {self.path} does not "
+                "say; use the model's folder, or export a whole model that began with an ancestor."
+            )
+        if reject is not None and not 0 <= reject < 1:
+            raise RivalsError(
+                f"The share to reject is {reject}, but is at least 0 and below 1; 0.05 refuses "
+                "about 5 % of the pictures that are known."
+            )
+
+    def answers(self, images: NDArray[np.uint8], reject: float | None = None) -> list[Answer]:
+        """One answer per image; uint8 images (n, channels, height, width) with white = `scale`.
+
+        `reject` is the share of known pictures that may be answered `rejected` by mistake.
+        """
+        self.check(reject)
         card = self.card
+        if card.familiar:
+            return [
+                Answer(ranked(each.classes, np.exp(each.log_probabilities)), each.rejected)
+                for each in self.evidence(images, reject)
+            ]
         if card.ranks:
             return self._ranked(images)
         if card.names_task:  # it gives the best class alone
@@ -72,16 +95,41 @@ class Artefact:
         label = probabilities.argmax(1)
         return np.zeros_like(label), label, probabilities.max(1)
 
+    def evidence(self, images: NDArray[np.uint8], reject: float | None = None) -> list[Evidence]:
+        """What each image says of the classes of all tasks."""
+        self.check(reject)
+        classes = tuple(zip(self.card.tasks, self.card.classes, strict=True))
+        if not self.card.familiar:
+            if self.card.names_task:
+                raise RivalsError(
+                    f"{self.path} ranks no classes of the tasks that it does not name, which "
+                    "frames of a stream are joined by; use the model's folder, or export one task."
+                )
+            return [Evidence.of_answer(each) for each in self.answers(images)]
+        task, label, confidence, probabilities, familiar = self.run(images)
+        self._check_decisions(task, label, confidence)
+        count = sum(map(len, self.card.classes))
+        if probabilities.shape != (len(images), count) or familiar.shape != (len(images),):
+            raise self._wrong_count(images, probabilities, count)
+        rejected = [False] * len(images) if reject is None else (familiar < reject).tolist()
+        logs = np.log(np.maximum(probabilities.astype(np.float64), LEAST))
+        return [Evidence(classes, row, each) for row, each in zip(logs, rejected, strict=True)]
+
+    def _wrong_count(
+        self, images: NDArray[np.uint8], found: NDArray[Any], count: int
+    ) -> RivalsError:
+        return RivalsError(
+            f"{self.path} gives {_size(found)} probabilities for {len(images)} images, "
+            f"but its card names {count} classes; export it again."
+        )
+
     def _ranked(self, images: NDArray[np.uint8]) -> list[Answer]:
         """The classes of the task that is named, by their probability in it."""
         task, label, confidence, probabilities = self.run(images)
         self._check_decisions(task, label, confidence)
         ends = np.cumsum([len(classes) for classes in self.card.classes])
         if probabilities.shape != (len(images), ends[-1]):
-            raise RivalsError(
-                f"{self.path} gives {_size(probabilities)} probabilities for {len(images)} images, "
-                f"but its card names {ends[-1]} classes; export it again."
-            )
+            raise self._wrong_count(images, probabilities, ends[-1])
         answers = []
         for number, row in zip(task.tolist(), probabilities, strict=True):
             name, classes = self.card.tasks[number], self.card.classes[number]
@@ -139,7 +187,7 @@ class Artefact:
             ) from error
 
     def _check_outputs(self, outputs: Sequence[NDArray[Any]], images: int) -> None:
-        wanted = (4 if self.card.ranks else 3) if self.card.names_task else 1
+        wanted = 3 + self.card.ranks + self.card.familiar if self.card.names_task else 1
         if len(outputs) != wanted or any(
             not isinstance(each, np.ndarray) or each.dtype.kind not in "fiu" or not each.ndim
             or len(each) != images for each in outputs

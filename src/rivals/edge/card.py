@@ -41,6 +41,7 @@ class Card:
     raw_input: bool  # the artefact takes uint8 and does the preprocessing itself
     names_task: bool  # its outputs are task, class and confidence instead of logits
     ranks: bool = False  # and, after these, the probability of each class within its task
+    familiar: bool = False  # among the classes of all tasks; and how familiar a picture looks
     accuracy: float | None = None  # percent on test data
     int8: float | None = None  # share of the weights that are stored as int8
     version: int = VERSION
@@ -117,6 +118,7 @@ def _card(facts: dict[str, Any], version: int) -> Card:
         bool(facts["raw_input"]),
         names_task,
         names_task and facts.get("probabilities") is True,
+        names_task and facts.get("probabilities") is True and facts.get("familiar") is True,
         None if facts.get("accuracy") is None else _finite(facts["accuracy"]),
         None if facts.get("int8") is None else _finite(facts["int8"]),
         version,

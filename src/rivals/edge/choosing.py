@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rivals.edge.class_sums import (
+from rivals.naming.class_sums import (
     Array,
     ClassSums,
     LinearHead,
@@ -26,6 +26,8 @@ from rivals.edge.class_sums import (
     scores_of,
     shared_covariance,
 )
+from rivals.naming.feature_space import FeatureSpace
+from rivals.naming.task_statistics import TaskStatistics, beside_head
 from rivals.seeds import Seed
 from rivals.streams.label_splits import fold_places
 
@@ -66,8 +68,12 @@ class ChosenHead:
 class TaskFeatures:
     """The ancestor's features of a task's pictures, and the heads that they make."""
 
-    def __init__(self, rows: Array, labels: Array, classes: int, within: Array, seed: Seed) -> None:
+    def __init__(
+        self, rows: Array, labels: Array, classes: int, within: Array, space: FeatureSpace,
+        seed: Seed,
+    ) -> None:  # fmt: skip
         self.rows, self.labels, self.classes, self.within = rows, labels, classes, within
+        self.space = space
         self.parts = [
             (held, ClassSums.of(rows[kept], labels[kept], classes))
             for kept, held in fold_places(labels, FOLDS, seed)
@@ -89,7 +95,7 @@ class TaskFeatures:
         gained, lost = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
         if gained - lost <= WORTH_COVARIANCE / 100 * len(self.labels):
             best = without
-        return self._made(self.whole, self.parts, best, scale[best], scores[best])
+        return self._made(self.whole, self.parts, best, scale[best], scores[best], self.named)
 
     def joined(self, known: Mapping[str, Array]) -> ChosenHead:
         """The head from these pictures and those whose sums are known."""
@@ -98,7 +104,13 @@ class TaskFeatures:
         parts = [(held, old.join(part)) for held, part in self.parts]
         scores = self._scores(parts, choice)
         scale = best_scale(scores, self.labels)
-        return self._made(old.join(self.whole), parts, choice, scale, scores)
+        named = TaskStatistics.from_stored(known, self.space).join(self.named)
+        return self._made(old.join(self.whole), parts, choice, scale, scores, named)
+
+    @cached_property
+    def named(self) -> TaskStatistics:
+        """What names the task, beside the head."""
+        return TaskStatistics.of(self.rows, self.labels, self.classes, self.space)
 
     def accuracy_of(self, known: Mapping[str, Array]) -> float:
         """Percent right of all pictures, by a head from the sums of others."""
@@ -119,7 +131,7 @@ class TaskFeatures:
 
     def _made(
         self, whole: ClassSums, parts: list[tuple[Array, ClassSums]], choice: Choice, scale: float,
-        scores: Array,
+        scores: Array, named: TaskStatistics,
     ) -> ChosenHead:  # fmt: skip
         prior, own = choice
 
@@ -132,6 +144,7 @@ class TaskFeatures:
             densities[held] = log_density(self.rows[held], density)
         kept = stored(whole)
         kept |= {"prior": np.array([prior], np.float32), "scale": np.array([scale], np.float32)}
+        kept |= beside_head(named.stored(self.space))
         return ChosenHead(kept, levels_of(densities), scores.argmax(1), self.labels)
 
 

@@ -199,11 +199,11 @@ def answering(options: argparse.Namespace) -> tuple[bool, Callable[[str], Answer
         )
     from rivals.edge.artefact import load
 
-    for option, value in (("--task", options.task), ("--reject", options.reject)):
-        if value is not None:
-            raise RivalsError(f"{option} needs the folder of a model, but {model} is none.")
+    if options.task is not None:
+        raise RivalsError(f"--task needs the folder of a model, but {model} is none.")
     artefact = load(model, options.threads, options.run_native)
-    return len(artefact.card.tasks) > 1, artefact.classify
+    artefact.check(options.reject)
+    return len(artefact.card.tasks) > 1, lambda picture: artefact.classify(picture, options.reject)
 
 
 def test(options: argparse.Namespace) -> int:

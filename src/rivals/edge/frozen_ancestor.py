@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from rivals.ancestors.shipped_file import LARGEST, PREPARED, SHIPPED, shipped_file
 from rivals.edge.array_file import Arrays, arrays_of
 from rivals.edge.card import check_preprocessing
-from rivals.edge.class_sums import RIDGE, symmetric
 from rivals.edge.frozen_body import NETWORK, NORM, FrozenBody, layer_shapes, recoloured_array
 from rivals.errors import RivalsError
 from rivals.io.reading import printable
 from rivals.model.manifest import Description
 from rivals.model.stored_file import in_words, read_stored
+from rivals.naming.class_sums import RIDGE, symmetric
+from rivals.naming.feature_space import FeatureSpace, shipped_space
 from rivals.streams.preprocessing import Preprocessing, as_ancestor, centred
 
 
@@ -30,6 +31,7 @@ class FrozenAncestor:
     sha256: str
     widths: tuple[int, ...]
     tensors: Arrays
+    own: bool = False  # made by a user
 
     @property
     def channels(self) -> int:
@@ -43,6 +45,13 @@ class FrozenAncestor:
         if found.ndim == 1:
             found = symmetric(found, self.widths[-1]).astype(np.float32)
         return found
+
+    @cached_property
+    def space(self) -> FeatureSpace:
+        """Where tasks are named by these features."""
+        if self.own:
+            return FeatureSpace(self.within)
+        return shipped_space(self.name)
 
     def weights(self, channels: int) -> list[NDArray[np.float32]]:
         """Of every layer, (rows, columns, taps), for pictures of so many channels.
@@ -103,7 +112,7 @@ def ancestor_of(model: Path, content: Description) -> FrozenAncestor:
     data = read_stored(model, wanted.file, wanted.sha256, min(wanted.bytes or 0, LARGEST), what)
     widths = tuple(width // content.rivals for width in content.widths)
     with in_words(model, what):
-        made = FrozenAncestor(wanted.name, wanted.sha256, widths, arrays_of(data))
+        made = FrozenAncestor(wanted.name, wanted.sha256, widths, arrays_of(data), own=True)
         _check(made)
     return made
 

@@ -16,23 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivals.edge.array_file import Arrays, arrays_of, below
-from rivals.edge.choosing import stored_density, stored_head
-from rivals.edge.class_sums import (
-    DIRECTIONS,
-    LEVELS,
-    Array,
-    ClassSums,
-    LinearHead,
-    least_familiar,
-    log_density,
-)
+from rivals.edge.choosing import stored_head
 from rivals.edge.direct_inputs import READERS, direct_widths
 from rivals.edge.frozen_ancestor import FrozenAncestor, ancestor_of
 from rivals.edge.frozen_body import NORM, FrozenBody
 from rivals.edge.owned_edges import EdgeOwners, Moved, Wired, read_edges, winners_of, wired
 from rivals.model import limits
 from rivals.model.manifest import Description, TaskFacts, damaged
-from rivals.model.stored_file import Shapes, in_words, read_stored, shapes_of
+from rivals.model.stored_file import Shapes, check_version, in_words, read_stored, shapes_of
+from rivals.naming.class_sums import (
+    DIRECTIONS,
+    LEVELS,
+    Array,
+    LinearHead,
+)
+from rivals.naming.joint_head import JointHead
+from rivals.naming.task_statistics import TaskStatistics, check_statistics, stored_statistics
 from rivals.streams.preprocessing import Preprocessing
 
 CLOSED_FORM, DIRECT, UNITS = "closed form", "direct", "units"
@@ -57,10 +56,6 @@ class StoredTask:
     def kept(self) -> Arrays:
         """Sums of the ancestor's features; in closed form with prior and scale."""
         return below(self.arrays, "kept.")
-
-    @cached_property
-    def sums(self) -> ClassSums:
-        return ClassSums.from_stored(self.kept)
 
     @property
     def kind(self) -> str:
@@ -125,9 +120,11 @@ class KnownTasks:
             raise damaged(self.path, f"{what} is larger than its network allows")
         data = read_stored(self.path, facts.file, facts.sha256, facts.bytes, what)
         with in_words(self.path, what):
-            self._check(shapes_of(data), len(facts.classes))
+            shapes = shapes_of(data)
+            check_version(self.path, facts.name, shapes)
+            self._check(shapes, len(facts.classes))
             task = StoredTask(facts, arrays_of(data))
-            check_counts(task)
+            check_statistics(task.kept)
         return task
 
     def kind(self, facts: TaskFacts) -> str:
@@ -141,21 +138,15 @@ class KnownTasks:
         """The most bytes that the file of a task with so many classes can have."""
         width = self.ancestor.widths[-1]
         most = max(width, *direct_widths(self.content.input_shape))
-        numbers = classes * (3 * most + 3) + most * (DIRECTIONS + 1) + width * (width + 1) // 2
+        numbers = classes * (3 * most + 3) + most * (DIRECTIONS + 1) + width * (width + 1)
         numbers += sum(r * (c * taps + 6) for r, c, taps in (each.shape for each in self.layers))
-        return 8 + limits.HEADER + 4 * (numbers + LEVELS + 10)
+        return 8 + limits.HEADER + 4 * (numbers + 2 * LEVELS + 10)
 
     def _check(self, found: Shapes, classes: int) -> None:
         width, kind = self.ancestor.widths[-1], kind_of(found)
-        wanted: Shapes = {
-            "kept.means": ("F16", (classes, width)), "kept.counts": ("I32", (classes,)),
-            "levels": ("F32", (LEVELS,)),
-        }  # fmt: skip
-        if "kept.covariance" in found:
-            wanted["kept.covariance"] = "F16", (width * (width + 1) // 2,)
-        if kind == CLOSED_FORM:
-            wanted |= {"kept.prior": ("F32", (1,)), "kept.scale": ("F32", (1,))}
-        else:
+        wanted: Shapes = stored_statistics(width, classes, found, self.ancestor.space.rooted)
+        wanted["levels"] = "F32", (LEVELS,)
+        if kind != CLOSED_FORM:
             head, end = "head.", width
             if kind == DIRECT:
                 shape = found["direct.weight"][1]
@@ -240,6 +231,12 @@ class KnownTasks:
         """All tasks, ready to answer."""
         return [TaskReader(self, each) for each in self.tasks]
 
+    @cached_property
+    def naming(self) -> JointHead:
+        """What names the tasks of pictures."""
+        space = self.ancestor.space
+        return JointHead.of([TaskStatistics.from_stored(e.kept, space) for e in self.tasks], space)
+
     def inputs(self, images: NDArray[np.uint8]) -> PictureInputs:
         return PictureInputs(self, self.preparation.arrays(images))
 
@@ -266,12 +263,12 @@ class PictureInputs:
 
 
 class TaskReader:
-    """A task that answers: what its head reads, the head, and how familiar pictures look to it."""
+    """A task that answers: what its head reads, and the head."""
 
     def __init__(self, known: KnownTasks, task: StoredTask) -> None:
         self.known, self.task, self.classes = known, task, task.classes
         self.kind = task.kind
-        self.sums, self.arrays = task.sums, task.arrays
+        self.arrays = task.arrays
         self.width = known.ancestor.widths[-1]
         if self.kind == DIRECT:
             self.width = task.arrays["direct.weight"].shape[1]
@@ -292,26 +289,3 @@ class TaskReader:
             return stored_head(self.task.kept, self.known.within)
         prefix = "direct." if self.kind == DIRECT else "head."
         return self.arrays[f"{prefix}weight"][..., 0], self.arrays[f"{prefix}bias"]
-
-    @cached_property
-    def density(self) -> Arrays:
-        if self.kind == CLOSED_FORM:
-            kept = self.task.kept
-            return stored_density(kept, self.known.within, float(kept["prior"][0]))
-        return below(self.arrays, "features.")
-
-    def unfamiliar(self, features: Array, share: float) -> Array:
-        """Which pictures look less familiar than a share of those held out: (n,)."""
-        least = least_familiar(self.arrays["levels"], share)
-        found: Array = log_density(features, self.density) < least
-        return found
-
-
-def check_counts(task: StoredTask) -> None:
-    """Refuse sums that no pictures have; a ValueError."""
-    kept = task.kept
-    odd = int(kept["counts"].min()) < 1
-    if "prior" in kept:
-        odd = odd or float(kept["prior"][0]) < 0 or float(kept["scale"][0]) <= 0
-    if odd:
-        raise ValueError("has statistics of no pictures")

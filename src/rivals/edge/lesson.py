@@ -14,13 +14,14 @@ import numpy as np
 
 from rivals.edge.array_file import Arrays
 from rivals.edge.choosing import EdgeHead, TaskFeatures
-from rivals.edge.class_sums import Array, ClassSums, fitted_density, levels_of, log_density
 from rivals.edge.direct_inputs import DIRECTIONS, LEAST
 from rivals.edge.known_tasks import CLOSED_FORM, KnownTasks, StoredTask
 from rivals.io.process_memory import available_memory
 from rivals.model import limits
 from rivals.model.lesson_checks import check_classes, check_strict
 from rivals.model.manifest import TaskFacts
+from rivals.naming.class_sums import Array, fitted_density, levels_of, log_density
+from rivals.naming.task_statistics import TaskStatistics
 from rivals.seeds import Seed
 from rivals.streams import picture_source
 from rivals.streams.label_splits import stratified_places
@@ -85,7 +86,7 @@ class Lesson:
         learned, held = stratified_places(labels, share, self.seed.child("held"))
         self.order, self.held = np.concatenate([learned, held]), len(held)
         self.images, self.labels = pictures.images, labels[self.order]
-        self.edges = np.empty((0, 0), np.float32)
+        self.edges, self.space = np.empty((0, 0), np.float32), known.ancestor.space
         self.rows = self._features()
 
     def _features(self) -> Array:
@@ -103,7 +104,9 @@ class Lesson:
     def learn(self) -> LearnedTask:
         """What the pictures make, or they and those that the task was learned from before."""
         seed = self.seed.child("folds")
-        found = TaskFeatures(self.rows, self.labels, len(self.classes), self.known.within, seed)
+        found = TaskFeatures(
+            self.rows, self.labels, len(self.classes), self.known.within, self.space, seed
+        )
         if self.old:
             before, chosen = found.accuracy_of(self.old.kept), found.joined(self.old.kept)
         else:
@@ -123,16 +126,14 @@ class Lesson:
         return LearnedTask(facts, arrays, learner, before, worse)
 
     def _directly(self, edges: EdgeHead) -> LearnedTask:
-        """A head on the edges of the picture is all of the task; sums of the ancestor's features
-        are kept to name it by."""
+        """A head on the edges of the picture is all of the task; statistics of the ancestor's
+        features are kept to name it by."""
         few = few_places(self.labels[: -self.held], len(self.classes))
-        sums = ClassSums.of(self.rows[few], self.labels[few], len(self.classes))
-        if sums.freedom < self.rows.shape[1]:
-            sums = sums.without_scatter()
+        named = TaskStatistics.of(self.rows[few], self.labels[few], len(self.classes), self.space)
         density = fitted_density(self.edges[few], self.labels[few])
         levels = levels_of(log_density(self.edges[-self.held :], density))
         weight, bias = edges.head()
-        arrays = {f"kept.{name}": each for name, each in sums.stored().items()}
+        arrays = {f"kept.{name}": each for name, each in named.stored(self.space).items()}
         arrays |= {f"features.{name}": each for name, each in density.items()}
         arrays |= {"direct.weight": weight[..., None], "direct.bias": bias, "levels": levels}
         _, height, width = self.known.content.input_shape

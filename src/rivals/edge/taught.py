@@ -24,14 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivals.ancestors.shipped_file import ANCESTORS_SIDES, DEFAULT, fitting_side
-from rivals.answer import Answer, Choice
-from rivals.edge.class_sums import Array, log_softmax, scores_of
+from rivals.answer import Answer
 from rivals.edge.frozen_ancestor import shipped_ancestor
 from rivals.edge.frozen_body import NETWORK
-from rivals.edge.known_tasks import CLOSED_FORM, KnownTasks, TaskReader
+from rivals.edge.known_tasks import CLOSED_FORM, KnownTasks
 from rivals.edge.lesson import LearnedTask, Lesson, read_pictures
 from rivals.edge.model_changes import ModelChange
-from rivals.edge.naming_tasks import name_tasks, shows_nothing
 from rivals.errors import RivalsError, unknown
 from rivals.io.pictures import to_pixels
 from rivals.io.process_memory import peak_memory
@@ -39,10 +37,13 @@ from rivals.model import limits, manifest
 from rivals.model.folder_writing import write_lock
 from rivals.model.lesson_checks import check_apart, check_known, folder_name, limits_in_words
 from rivals.model.manifest import AncestorName, Description, TaskFacts
+from rivals.naming.class_sums import Array, log_softmax, scores_of
+from rivals.naming.frame_filter import ranked
 from rivals.streams import picture_source
 from rivals.streams.picture_source import LeftOut, LoadedPictures, PictureSource, Reads
 
 BATCH = 64  # pictures that are answered at once
+PLAIN = 2.0  # standard deviation of the pixels of a picture that shows nothing, of 255
 SIDES = (16, 256)  # pixels that a model may look at: less leaves the network nothing
 
 
@@ -146,17 +147,19 @@ class EdgeModel:
         inputs = known.inputs(images)
         features = [each.features(inputs) for each in asked]
         scores = [scores_of(f, each.head) for f, each in zip(features, asked, strict=True)]
-        which, rejected = np.zeros(len(images), np.int64), np.zeros(len(images), bool)
+        found = np.concatenate([np.exp(log_softmax(each)) for each in scores], 1)
+        which = np.full(len(images), known.readers.index(asked[0]))
         if len(asked) > 1:
-            which = name_tasks(inputs.features, scores, [e.sums for e in asked], known.within)
+            found = known.naming.probabilities(inputs.features, found)
+            which = known.naming.task[found.argmax(1)]
+        rejected = np.zeros(len(images), bool)
         if reject is not None:
-            rejected = shows_nothing(images)
-            for number, (each, own) in enumerate(zip(asked, features, strict=True)):
-                mine = which == number
-                rejected[mine] |= each.unfamiliar(own[mine], reject)
+            share = known.naming.familiarity(inputs.features, which)
+            rejected = shows_nothing(images) | (share < reject)
+        classes = tuple((each.task.name, each.classes) for each in asked)
         return [
-            answer_of(asked[place], scores[place][image], bool(rejected[image]))
-            for image, place in enumerate(which.tolist())
+            Answer(ranked(classes, row), refused)
+            for row, refused in zip(found.astype(np.float64), rejected.tolist(), strict=True)
         ]
 
     def test(self, folder: str | PathLike[str], task: str | None = None) -> dict[str, Any]:
@@ -269,14 +272,11 @@ def result(
     )  # fmt: skip
 
 
-def answer_of(reader: TaskReader, scores: Array, rejected: bool) -> Answer:
-    """The classes of one picture's task, the most likely first."""
-    values = np.exp(log_softmax(scores[None])[0])
-    choices = tuple(
-        Choice(reader.classes[place], reader.task.name, float(values[place]))
-        for place in np.argsort(-values, kind="stable").tolist()
-    )
-    return Answer(choices, rejected)
+def shows_nothing(images: Array) -> Array:
+    """Which raw images (n, channels, height, width) are of one colour: (n,)."""
+    flat = images.reshape(*images.shape[:2], -1).astype(np.float32)
+    found: Array = flat.std(2, ddof=1).max(1) < PLAIN
+    return found
 
 
 def find_task(path: Path, content: Description, name: str) -> TaskFacts:

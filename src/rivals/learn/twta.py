@@ -42,7 +42,7 @@ from rivals.learn.state import State, StatePart, load_optimiser, optimiser_tenso
 from rivals.learn.training_settings import TrainingSettings
 from rivals.naming.discriminant import Head, discriminant
 from rivals.naming.rule import Rule
-from rivals.naming.shared_features import SCALE, SharedFeatures
+from rivals.naming.shared_features import SharedFeatures
 from rivals.nn import task_tensors
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import active_count, anneal
@@ -65,6 +65,7 @@ ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterw
 GROWTH_ROUNDS = 8  # units that a block may gain before one task; one is usual
 CERTAIN = 1e4  # log π that no other unit reaches
 VIEWED = 64  # pictures that go through a stem at once
+FIRST_HEAD = 0.15  # of the scores of a discriminant that a head starts as
 
 
 # Settings --------------------------------------------------------------------------------------
@@ -540,7 +541,7 @@ class TWTA(Method):
             for images in torch.split(task.train.images, VIEWED)
         ]
         weight, bias = discriminant(torch.cat(rows), labels, network.within)
-        return SCALE * weight, SCALE * bias
+        return FIRST_HEAD * weight, FIRST_HEAD * bias
 
     def set_head(self, task: str, weight: Tensor, bias: Tensor) -> None:
         """Give the head of `task` this weight (classes, features) and bias."""
@@ -549,7 +550,7 @@ class TWTA(Method):
 
     def naming_rule(self) -> Rule:
         if self.network.shares_features:
-            return SharedFeatures(self.network.within)
+            return SharedFeatures(self.network.space)
         return super().naming_rule()
 
     def features_ticket(self) -> AnyTicket | None:

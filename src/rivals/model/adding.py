@@ -24,11 +24,11 @@ from rivals.model.folder_writing import write_lock
 from rivals.model.manifest import TaskFacts
 from rivals.naming.discriminant import ClassStatistics
 from rivals.naming.familiarity import FeatureStatistics
+from rivals.naming.shared_features import SharedFeatures
 from rivals.naming.task_record import TaskRecord
+from rivals.naming.task_statistics import beside_head
 from rivals.streams.picture_source import named
 from rivals.tickets.cost import cost
-
-JOINED = {"means", "counts", "covariance", "prior", "scale"}  # what is kept of a task
 
 
 def add_picture(
@@ -77,7 +77,6 @@ def learn_one(model: ModelFolder, known: TaskFacts, pixels: Tensor, label: str) 
     method, record = model.method, model.method.known[known.name]
     kept, classes = record.kept, known.classes
     assert kept is not None
-    assert set(kept) <= JOINED, "what else is kept of a task must be joined here, too"
     old = ClassStatistics.from_tensors(kept)
     if label not in classes:
         if len(classes) == limits.CLASSES:
@@ -86,8 +85,10 @@ def learn_one(model: ModelFolder, known: TaskFacts, pixels: Tensor, label: str) 
         none = torch.zeros_like(old.means[:1])
         old = replace(old, means=torch.cat([old.means, none]),
                       counts=torch.cat([old.counts, torch.zeros_like(old.counts[:1])]))  # fmt: skip
-    joined = old.join(one_picture(old, features_of(model, record, pixels), classes.index(label)))
-    both = joined.tensors() | {name: kept[name] for name in ("prior", "scale")}
+    features, place = features_of(model, record, pixels), classes.index(label)
+    joined = old.join(one_picture(old, features, place))
+    named = SharedFeatures(method.network.space).with_picture(kept, features, place)
+    both = kept | beside_head(named) | joined.tensors()
     levels, within = model.familiarity[known.name].levels, method.network.within
     method.drop(known.name)
     method.learn_in_closed_form(known.name, TaskRecord(classes, record.preprocessing, both))

@@ -46,11 +46,13 @@ from rivals.model.history import ModelHistory
 from rivals.model.manifest import Description, MovedEdges, TaskFacts, damaged
 from rivals.model.moved_edges import Cells, StoredEdges, cell_count
 from rivals.model.network_size import check_network_size
+from rivals.model.stored_file import in_words
 from rivals.model.ticket_mark import ticket_mark
 from rivals.naming import familiarity
 from rivals.naming.familiarity import FeatureStatistics
 from rivals.naming.predictor import Predictor
 from rivals.naming.task_record import TaskRecord
+from rivals.naming.task_statistics import check_statistics
 from rivals.nn import task_tensors
 from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
@@ -175,8 +177,10 @@ class ModelFolder:
             tensors = {name: tensor.to(method.device) for name, tensor in tensors.items()}
             kept = {k.removeprefix("kept."): t for k, t in tensors.items() if k.startswith("kept.")}
             record = TaskRecord(facts.classes, prepare, kept)
+            if network.shares_features:
+                with in_words(self.path, f"the file of '{facts.name}'"):
+                    check_statistics({name: each.cpu().numpy() for name, each in kept.items()})
             if "prior" in kept:
-                check_statistics(self.path, facts.name, kept)
                 method.learn_in_closed_form(facts.name, record)
                 known = FeatureStatistics.of_statistics(
                     kept, network.within, float(kept["prior"]), tensors["levels"]
@@ -359,12 +363,6 @@ def empty(content: Description, ancestor: AnyAncestor | None, device: str = "cpu
         ancestor.give_to(method.network)
     method.statistics_images = familiarity.STATISTICS  # so that memory stays bounded
     return method
-
-
-def check_statistics(path: Path, task: str, kept: dict[str, Tensor]) -> None:
-    """Refuse statistics that no pictures have."""
-    if int(kept["counts"].min()) < 1 or float(kept["prior"]) < 0 or float(kept["scale"]) <= 0:
-        raise damaged(path, f"the statistics of '{task}' are of no pictures")
 
 
 def check_finite(task: str, tensors: dict[str, Tensor]) -> None:

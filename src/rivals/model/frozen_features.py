@@ -28,6 +28,8 @@ from rivals.naming.discriminant import (
     head,
 )
 from rivals.naming.familiarity import FeatureStatistics, density_levels
+from rivals.naming.shared_features import SharedFeatures
+from rivals.naming.task_statistics import beside_head
 from rivals.seeds import Seed
 from rivals.streams.stream import folds
 from rivals.streams.task import Examples, Task
@@ -90,6 +92,7 @@ class FrozenFeatures:
 
     def __init__(self, method: ModelTWTA, task: Task, seed: Seed) -> None:
         self.within, self.seed, self.classes = method.network.within.cpu(), seed, len(task.classes)
+        self.naming = SharedFeatures(method.network.space)
         view = method.training_view(task)
         self.train, self.validation = (
             self._features(method, view, each) for each in (view.train, view.validation)
@@ -142,7 +145,7 @@ class FrozenFeatures:
         }
         (prior, own), scale = self._choose(options)
         whole = ClassStatistics.of(self.rows, self.labels, self.classes)
-        return self._made(whole, parts, prior, own, scale, options[prior, own])
+        return self._made(whole, parts, prior, own, scale, options[prior, own], self._named)
 
     def joined(self, known: dict[str, Tensor]) -> ClosedForm:
         """The head from these pictures and those whose statistics are known.
@@ -154,7 +157,13 @@ class FrozenFeatures:
         parts = [(held, old.join(part)) for held, part in self._parts(self.rows)]
         scores = self._scores(parts, prior, own)
         whole = old.join(ClassStatistics.of(self.rows, self.labels, self.classes))
-        return self._made(whole, parts, prior, own, best_scale(scores, self.labels), scores)
+        named = self.naming.join(known, self._named)
+        return self._made(whole, parts, prior, own, best_scale(scores, self.labels), scores, named)
+
+    @cached_property
+    def _named(self) -> dict[str, Tensor]:
+        """What names the task, beside the head."""
+        return self.naming.kept(self.rows, self.labels, self.classes)
 
     def _parts(self, rows: Tensor) -> Iterator[Part]:
         """For each fold the pictures that are left out, and the statistics of the others."""
@@ -176,7 +185,7 @@ class FrozenFeatures:
 
     def _made(
         self, whole: ClassStatistics, parts: list[Part], prior: float, own: bool, scale: float,
-        scores: Tensor,
+        scores: Tensor, named: dict[str, Tensor],
     ) -> ClosedForm:  # fmt: skip
         def stored(statistics: ClassStatistics) -> dict[str, Tensor]:
             return (statistics if own else statistics.without_scatter()).tensors()
@@ -194,6 +203,7 @@ class FrozenFeatures:
         levels = density_levels(densities)
         familiarity = FeatureStatistics.of_statistics(kept, self.within, prior, levels)
         kept |= {"prior": torch.tensor([prior]), "scale": torch.tensor([scale])}
+        kept |= beside_head(named)
         return ClosedForm(kept, familiarity, scale * scores, self.labels)
 
     def _head(self, statistics: ClassStatistics, prior: float, own: bool) -> Head:

@@ -20,7 +20,7 @@ from rivals.model.dropping import Dropped
 from rivals.model.folder import ModelFolder
 from rivals.model.manifest import TaskFacts
 from rivals.naming.familiarity import check_share
-from rivals.naming.frame_filter import Evidence, FrameFilter
+from rivals.naming.frame_filter import Evidence, FrameFilter, ranked
 from rivals.naming.predictor import Predictor
 from rivals.tickets.ticket import Ticket
 
@@ -278,6 +278,12 @@ class Model:
         predictor = self.predictor()
         name = None if task is None else self.opened().task(task).name
         found = predictor.predict(self._pixels(images), name, reject)
+        if found.joint is not None:
+            known = zip(predictor.tasks, predictor.records, strict=True)
+            named = tuple((task, record.classes) for task, record in known)
+            refused = [False] * len(images) if found.rejected is None else found.rejected.tolist()
+            rows = zip(found.joint.double().cpu().numpy(), refused, strict=True)
+            return [Answer(ranked(named, row), each) for row, each in rows]
         answers = []
         for image, member in enumerate(found.task.tolist()):
             classes = predictor.records[member].classes
@@ -407,7 +413,8 @@ class Model:
             given = 100 * right / len(truth)
         left_out = [each.path for each in pictures.left_out]
         wrong = find_mistakes(pictures.items, pictures.images, truth, answers)
-        return report(truth, found, task or "", given, left_out, wrong)
+        sure = [answer.confidence for answer in answers]
+        return report(truth, found, task or "", given, left_out, wrong, sure)
 
     def _all_answers(self, images: NDArray[np.uint8], task: str | None) -> list[Answer]:
         parts = range(0, len(images), BATCH)

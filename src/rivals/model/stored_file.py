@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rivals.errors import RivalsError
 from rivals.io.files import digest
 from rivals.io.reading import UnreadableError, parse_json, read_bytes
 from rivals.model import limits
@@ -41,6 +42,15 @@ def shapes_of(data: bytes) -> Shapes:
         }
     except (UnreadableError, LookupError, TypeError, AttributeError) as error:
         raise ValueError("holds no tensors") from error
+
+
+def check_version(model: Path, task: str, found: Shapes) -> None:
+    """Refuse what was written before tasks kept what names them as they do now."""
+    if "kept.counts" in found and "kept.temperature" not in found:
+        raise RivalsError(
+            f"The model {model} was made by an early rivals 0.2, which named tasks in another way; "
+            f"learn its task '{task}' again in a new model."
+        )
 
 
 @contextmanager

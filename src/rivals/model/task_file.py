@@ -7,6 +7,7 @@ network expects before they are loaded, and its size before it is read.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 
 import safetensors
@@ -18,11 +19,12 @@ from rivals.io.files import digest
 from rivals.model import limits
 from rivals.model.manifest import MovedEdges, TaskFacts, damaged, file_name
 from rivals.model.moved_edges import INDEX, cell_count
-from rivals.model.stored_file import Shapes, in_words, read_stored, shapes_of
+from rivals.model.stored_file import Shapes, check_version, in_words, read_stored, shapes_of
 from rivals.naming.discriminant import MOST_IN_COVARIANCE
 from rivals.naming.familiarity import LEVELS
 from rivals.naming.gaussian import DIRECTIONS
 from rivals.naming.scores import SIDE
+from rivals.naming.task_statistics import EVERY_STATISTIC, stored_statistics
 from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
 from rivals.nn.task_tensors import DIRECT
@@ -47,7 +49,9 @@ def read(model: Path, facts: TaskFacts, network: RivalNetwork) -> dict[str, Tens
         raise damaged(model, f"{what} is larger than its network allows")
     data = read_stored(model, facts.file, facts.sha256, facts.bytes, what)
     with in_words(model, what):
-        problem = misfit(shapes_of(data), network, len(facts.classes))
+        shapes = shapes_of(data)
+        check_version(model, facts.name, shapes)
+        problem = misfit(shapes, network, len(facts.classes))
         if problem:
             raise ValueError(f"does not fit its network at {problem}")
         return tensors_of(data)
@@ -100,10 +104,9 @@ def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
         direct = next(fitting, max(widths))
     wanted = expected(network, classes, direct)
     if network.shares_features:
-        wanted |= statistics(network, classes, "kept.covariance" in found)
+        wanted |= statistics(network, classes, found)
     if network.shares_features and "kept.prior" in found:
-        wanted = statistics(network, classes, "kept.covariance" in found)
-        wanted |= {"kept.prior": ("F32", (1,)), "kept.scale": ("F32", (1,))}
+        wanted = statistics(network, classes, found)
         wanted["levels"] = "F32", (LEVELS,)
         return _differing(found, wanted)
     for number, rivals in enumerate([] if direct else network.rivals()):
@@ -129,23 +132,22 @@ def _differing(found: Shapes, wanted: Shapes) -> str:
     return differing[0][:80] if differing else ""
 
 
-def statistics(network: RivalNetwork, classes: int, covariance: bool) -> Shapes:
+def statistics(network: RivalNetwork, classes: int, found: Collection[str]) -> Shapes:
     """What is kept of a task's features of the ancestor, to name it and for a closed form.
 
     A covariance of very many features would take more than it is worth.
     """
-    width = network.shared_width
-    shapes: Shapes = {"kept.means": ("F16", (classes, width)), "kept.counts": ("I32", (classes,))}
-    if covariance and (network.stem is None or width <= MOST_IN_COVARIANCE):
-        shapes["kept.covariance"] = "F16", (width * (width + 1) // 2,)
-    return shapes
+    few = network.stem is None or network.shared_width <= MOST_IN_COVARIANCE
+    return stored_statistics(
+        network.shared_width, classes, found, network.space.rooted, covariance=few
+    )
 
 
 def largest(network: RivalNetwork, classes: int) -> int:
     """The most bytes that the file of a task with so many classes can have."""
     kinds = [expected(network, classes, width) for width in (0, *network.direct_widths.values())]
     if network.shares_features:
-        kinds = [kind | statistics(network, classes, covariance=True) for kind in kinds]
+        kinds = [kind | statistics(network, classes, EVERY_STATISTIC) for kind in kinds]
     numbers = max(sum(math.prod(shape) for _, shape in kind.values()) for kind in kinds)
     numbers += sum(cell_count(layer) * layer.weight.taps for layer in network.layers())
     winners = sum(rivals.blocks for rivals in network.rivals())

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rivals.answer import Answer
+from rivals.naming.confidence import calibration_error
 
 Z = 1.959964  # of a 95 % interval
 MOST_MISTAKES = 100  # that a report keeps
@@ -54,7 +55,7 @@ class Mistake:
     truth: str
     answer: str
     task: str  # of the answer
-    confidence: float  # of the answer within its task, 0 to 1
+    confidence: float  # of the answer, 0 to 1
     image: NDArray[np.uint8] = field(repr=False, compare=False)  # (channels, height, width)
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,6 +93,7 @@ class TestReport(CountedPictures):
     given_task: float | None = None
     left_out: tuple[str, ...] = ()
     wrong: tuple[Mistake, ...] = ()  # the most confident first, 100 at most
+    calibration_error: float | None = None  # percent between confidence and what is right
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -106,6 +108,7 @@ class TestReport(CountedPictures):
             "accuracy": self.accuracy,
             "interval": list(self.interval),
             "accuracy_task_known": self.given_task,
+            "calibration_error": self.calibration_error,
             "per_class": {
                 each.label: {
                     "images": each.images, "right": each.right, "accuracy": each.accuracy,
@@ -144,7 +147,7 @@ class TestReport(CountedPictures):
 
 def report(
     truth: Sequence[str], predicted: Sequence[str], task: str, given_task: float | None,
-    left_out: Sequence[str] = (), wrong: Sequence[Mistake] = (),
+    left_out: Sequence[str] = (), wrong: Sequence[Mistake] = (), confidence: Sequence[float] = (),
 ) -> TestReport:  # fmt: skip
     """A report from the true and the predicted class of each picture."""
     tested = list(dict.fromkeys(truth))
@@ -153,10 +156,13 @@ def report(
     counts = Counter(truth)
     per_class = tuple(ClassResult(each, counts[each], pairs[each, each]) for each in tested)
     confusion = tuple(tuple(pairs[true, guess] for guess in labels) for true in labels)
-    right = sum(each.right for each in per_class)
+    right, error = sum(each.right for each in per_class), None
+    if confidence:
+        good = np.array([true == guess for true, guess in zip(truth, predicted, strict=True)])
+        error = calibration_error(np.array(confidence), good)
     return TestReport(
         task, len(truth), right, per_class, labels, confusion, given_task, tuple(left_out),
-        tuple(wrong),
+        tuple(wrong), error,
     )  # fmt: skip
 
 

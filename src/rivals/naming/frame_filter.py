@@ -142,7 +142,11 @@ class FrameFilter:
 
 def ranked(classes: Classes, belief: Numbers) -> tuple[Choice, ...]:
     """The likeliest classes of all tasks, by their probability."""
-    names = [(label, task) for task, labels in classes for label in labels]
     order = np.argsort(-belief, kind="stable")[:CHOICES]
-    values = zip((names[int(place)] for place in order), belief[order].tolist(), strict=True)
-    return tuple(Choice(label, task, value) for (label, task), value in values)
+    ends = np.cumsum([len(labels) for _, labels in classes])
+    found = []
+    for place, which in zip(order.tolist(), np.searchsorted(ends, order, "right"), strict=True):
+        task, labels = classes[which]
+        label = labels[place - int(ends[which]) + len(labels)]
+        found.append(Choice(label, task, float(belief[place])))
+    return tuple(found)

@@ -25,6 +25,14 @@ def shows_nothing(images: Tensor) -> Tensor:
     return deviation < PLAIN
 
 
+def check_tickets(tasks: Sequence[str], outputs: Sequence[TicketOutput]) -> None:
+    """Refuse scores that are no answers; all at once, for there may be many tasks."""
+    if bool(torch.isfinite(torch.cat([output.scores for output in outputs], 1)).all()):
+        return
+    for name, output in zip(tasks, outputs, strict=False):
+        check_finite(output.scores, f"The ticket of '{name}'")
+
+
 class Predictor:
     """Tickets, the records of their tasks, and the rule that names a task.
 
@@ -39,19 +47,19 @@ class Predictor:
     ) -> None:  # fmt: skip
         self.tasks, self.tickets, self.records = tuple(tasks), list(tickets), list(records)
         self.rule, self.familiarity, self.features = rule, list(familiarity), features
-        self._groups: dict[int | None, ParallelTickets] = {}
+        self._groups: dict[tuple[int | None, bool], ParallelTickets] = {}
         self._namer: TaskNamer | None = None
 
-    def group(self, member: int | None = None) -> ParallelTickets:
-        """All tickets ready to run together, or one of them."""
-        if member not in self._groups:
+    def group(self, member: int | None = None, shared: bool = True) -> ParallelTickets:
+        """All tickets ready to run together, or one of them; and the shared features, if asked."""
+        if (member, shared) not in self._groups:
             chosen = range(len(self.tasks)) if member is None else [member]
             tickets = [self.tickets[m] for m in chosen]
             preparations = [self.records[m].preprocessing for m in chosen]
-            if member is None and self.features is not None:
+            if shared and self.features is not None:
                 tickets, preparations = [*tickets, self.features], [*preparations, preparations[0]]
-            self._groups[member] = ParallelTickets(tickets, preparations)
-        return self._groups[member]
+            self._groups[member, shared] = ParallelTickets(tickets, preparations)
+        return self._groups[member, shared]
 
     @property
     @torch.no_grad()
@@ -70,14 +78,12 @@ class Predictor:
         member = None if task is None else self.tasks.index(task)
         if member is None and len(self.tasks) == 1:
             member = 0
-        outputs = self.group(member)(images)
-        asked = [self.tasks[member]] if member is not None else self.tasks
-        for name, output in zip(asked, outputs, strict=False):
-            check_finite(output.scores, f"The ticket of '{name}'")
+        outputs = self.group(member, member is None or reject is not None)(images)
+        asked, joint = [self.tasks[member]] if member is not None else self.tasks, None
+        check_tickets(asked, outputs)
         if member is None:
-            which, labels, confidence = self.namer(images, outputs)
+            which, labels, confidence, joint = self.namer.among_all(images, outputs)
             check_finite(confidence, "The rule that names the task")
-            outputs = outputs[: len(self.tasks)]
         else:
             best = torch.softmax(outputs[0].scores, 1).max(1)
             labels, confidence = best.indices, best.values
@@ -86,7 +92,8 @@ class Predictor:
         if reject is not None:
             rejected = self._rejected(outputs, which, member, reject)
             rejected |= shows_nothing(images).to(rejected.device)
-        return Prediction(self.tasks, which, labels, confidence, rejected, outputs, member)
+        outputs = outputs[: len(asked)]
+        return Prediction(self.tasks, which, labels, confidence, rejected, outputs, member, joint)
 
     @torch.no_grad()
     def log_probabilities(self, images: Tensor) -> Tensor:
@@ -96,8 +103,7 @@ class Predictor:
         other classes in them; there the ticket of the task does.
         """
         outputs = self.group()(images)
-        for name, output in zip(self.tasks, outputs, strict=False):
-            check_finite(output.scores, f"The ticket of '{name}'")
+        check_tickets(self.tasks, outputs)
         tickets = outputs[: len(self.tasks)]
         if len(tickets) == 1:
             return torch.log_softmax(tickets[0].scores, 1)
@@ -110,7 +116,9 @@ class Predictor:
     def _rejected(
         self, outputs: Sequence[TicketOutput], which: Tensor, member: int | None, share: float
     ) -> Tensor:
-        """Which images look less familiar to their task than a share of its held-out ones: (n,)."""
+        """Which images look less familiar to their task than a share of its own ones: (n,)."""
+        if self.features is not None:
+            return self.namer.familiarity(outputs, which) < share
         members = range(len(self.tasks)) if member is None else [member]
         known = [self.familiarity[m] for m in members]
         unfamiliar = torch.stack(

@@ -30,12 +30,23 @@ class TaskNamer(ABC):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """For each raw image the task, the class within it, and the confidence: (n,) each."""
 
+    def among_all(
+        self, images: Tensor, outputs: Sequence[TicketOutput]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """The same, and the probabilities of the classes of all tasks, if a rule knows them."""
+        return *self(images, outputs), None
+
     @abstractmethod
     def belief(self, images: Tensor, outputs: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
         """For the classes of all tasks, task after task: scores to compare, and confidences.
 
         Both are (n, classes); a call names the class with the largest score.
         """
+
+    def familiarity(self, outputs: Sequence[TicketOutput], which: Tensor) -> Tensor:
+        """The share of the pictures of a task that look less familiar than a picture, for the tasks
+        named: (n,); below 0 where none does. Only where tickets share features, the last output."""
+        raise NotImplementedError
 
 
 class Rule(ABC):

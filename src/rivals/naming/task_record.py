@@ -55,6 +55,7 @@ class Prediction:
     rejected: Tensor | None = None  # (n,) bool, where that was asked
     outputs: Sequence[TicketOutput] = ()  # of the tickets that were asked
     member: int | None = None  # the only task that was asked
+    joint: Tensor | None = None  # (n, classes): probabilities among the classes of all tasks
 
     def probabilities(self, image: int) -> Tensor:
         """Of the classes of the task that was named for one image."""

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, fx, nn
 
+from rivals.naming.feature_space import FeatureSpace
 from rivals.nn.blocks import RivalBlocks
 from rivals.nn.competition import unit_ids
 from rivals.nn.cut import Cutter
@@ -61,6 +62,7 @@ class RivalNetwork(Network):
         super().__init__(body, input_shape, seed, tasks, stem)
         if stem:
             self.register_buffer("within", torch.tensor([stem.spread]), persistent=False)
+        self._space: FeatureSpace | None = None
 
     def layers(self) -> list[TWTALayer]:  # type: ignore[override]
         return [module for module in self.body.modules() if isinstance(module, TWTALayer)]
@@ -86,15 +88,18 @@ class RivalNetwork(Network):
         return Winners(task)
 
     def adopt(
-        self, weights: Sequence[Tensor], norms: Sequence[Mapping[str, Tensor]], within: Tensor
-    ) -> None:
+        self, weights: Sequence[Tensor], norms: Sequence[Mapping[str, Tensor]], within: Tensor,
+        space: FeatureSpace | None = None,
+    ) -> None:  # fmt: skip
         """Give unit 0 of every block to an ancestor, before any task is opened.
 
         Args:
             weights: For each layer (row blocks, column blocks or input channels, taps).
             norms: For each layer scale, shift, mean and variance, (row blocks,) each.
             within: The covariance of its features around the means of classes, (d, d).
+            space: What else is usual in its features, where that is known.
         """
+        self._space = space
         self.register_buffer("within", within.to(self.device), persistent=False)
         for rivals in self.rivals():
             rivals.winners[ANCESTOR] = torch.zeros(rivals.blocks, dtype=torch.long).to(self.device)
@@ -121,6 +126,13 @@ class RivalNetwork(Network):
     def shared_width(self) -> int:
         """How many of them there are."""
         return len(self.within) if self.has_ancestor else self.direct_widths[STEM]
+
+    @property
+    def space(self) -> FeatureSpace:
+        """Where tasks are named by these features."""
+        if self._space is None:
+            self._space = FeatureSpace(self.within.cpu().numpy())
+        return self._space
 
     def shared_features(self, images: Tensor) -> Tensor:
         """These features of prepared images: (n, `shared_width`)."""

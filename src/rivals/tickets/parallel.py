@@ -76,13 +76,19 @@ class ParallelTickets:
     @torch.no_grad()
     def __call__(self, images: Tensor) -> list[TicketOutput]:
         """Readings of (n, channels, height, width) pixels as they are stored."""
-        found: dict[int, list[TicketOutput]] = {}
-        for some in torch.split(images, IMAGES):
-            for number, reading in self.outputs(some).items():
-                found.setdefault(number, []).append(reading)
+        parts = [self.outputs(some) for some in torch.split(images, IMAGES)]
+        if len(parts) == 1:
+            return [parts[0][number] for number in sorted(parts[0])]
+        whole: dict[int, Tensor] = {}  # features that many tickets share are put together once
+
+        def together(tensors: list[Tensor]) -> Tensor:
+            if id(tensors[0]) not in whole:
+                whole[id(tensors[0])] = torch.cat(tensors)
+            return whole[id(tensors[0])]
+
         return [
-            TicketOutput(*(torch.cat([getattr(r, name) for r in found[number]]) for name in FIELDS))
-            for number in sorted(found)
+            TicketOutput(*(together([getattr(p[number], name) for p in parts]) for name in FIELDS))
+            for number in sorted(parts[0])
         ]
 
     def outputs(self, images: Tensor) -> dict[int, TicketOutput]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from rivals.deploy.browser.npm_runtime import find_runtime
 from rivals.deploy.export_format import Format, Options, card, formats, write_card
 from rivals.deploy.prepared import graph, save, ticket_graph
-from rivals.deploy.whole_model import RANKED, RanksClasses, Whole
+from rivals.deploy.whole_model import Whole
 from rivals.edge.artefact_files import PAGE_MODEL
 from rivals.edge.card import sidecar
 from rivals.io.checksum import sha256
@@ -47,10 +47,10 @@ class WebPage(Format):
         complete(path, {**facts, "paper": paper(shown, ticket.preprocessing.scale)}, runtime)
 
     def write_whole(self, whole: Whole, path: Path, options: Options) -> None:
-        runtime, facts = find_runtime(options.runtime), {**whole.card(), "probabilities": True}
+        runtime = find_runtime(options.runtime)
+        module, outputs, facts = whole.written(ranked=True)
         make_folder(path)
-        module = RanksClasses(whole.module, len(whole.tasks))
-        save(graph(module, whole.input_shape, True, RANKED), facts, path / PAGE_MODEL)
+        save(graph(module, whole.input_shape, True, outputs), facts, path / PAGE_MODEL)
         shown = next(iter(whole.pictures.values())).others
         complete(path, {**facts, "paper": paper(shown, facts["preprocessing"]["scale"])}, runtime)
 

@@ -47,9 +47,13 @@ class Model {
     return { task, classes, shares: softmax([...scores.data]) };
   }
 
-  /** Of all tasks the one that is named; its classes have probabilities of their own. */
+  /** Of all tasks the one that is named. Its classes have probabilities of their own, or all classes have some together. */
   ofAll({ task, probabilities }) {
     const number = Number(task.data[0]);
+    if (this.card.familiar) {
+      const classes = this.tasks.flatMap((each) => each.classes);
+      return { task: this.tasks[number].task, classes, shares: [...probabilities.data] };
+    }
     const first = this.tasks.slice(0, number).reduce((sum, each) => sum + each.classes.length, 0);
     const named = this.tasks[number];
     return { ...named, shares: [...probabilities.data.slice(first, first + named.classes.length)] };

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 LinearHead = tuple[Array, Array]  # weight (classes, d) and bias (classes,)
+PRIOR = 300.0  # pictures that the covariance of other classes counts as, where nothing chose it
 RIDGE = 1e-3  # of the mean variance, added to every variance
 DIRECTIONS = 16  # of a density of few numbers
 SHRINK = 0.03  # of the mean variance, added to every variance of such a density
@@ -178,10 +179,3 @@ def log_density(rows: Array, kept: Mapping[str, Array]) -> Array:
 def levels_of(densities: Array) -> Array:
     """Levels from the least familiar picture to the most: (LEVELS,)."""
     return np.quantile(densities, np.linspace(0, 1, LEVELS)).astype(np.float32)
-
-
-def least_familiar(levels: Array, share: float) -> float:
-    """What a share of the held-out pictures is below."""
-    place = share * (LEVELS - 1)
-    below = min(int(place), LEVELS - 2)
-    return float(levels[below] + (levels[below + 1] - levels[below]) * np.float32(place - below))
