@@ -191,19 +191,21 @@ def made_of(tasks: int) -> ModelTWTA:
 
 
 def print_times() -> None:
-    print("| tasks | one picture | forty | one, may be refused |")
-    for tasks in (10, 20, 200, 1000):
-        predictor, found = made_of(tasks).predictor(), list[float]()
-        for count, reject in ((1, None), (40, None), (1, REJECT)):
+    """Of models that take turns, so that what else runs slows them all."""
+    counts, ways = (10, 20, 200, 1000), ((1, None), (40, None), (1, REJECT))
+    predictors = {tasks: made_of(tasks).predictor() for tasks in counts}
+    found: dict[tuple[int, int], list[float]] = {}
+    for _ in range(30):
+        for number, (count, reject) in enumerate(ways):
             images = torch.randint(0, 256, (count, 3, 48, 48), dtype=torch.uint8)
-            predictor.predict(images, reject=reject)
-            seconds = []
-            for _ in range(30):
+            for tasks, predictor in predictors.items():
                 began = time.process_time()
                 predictor.predict(images, reject=reject)
-                seconds.append(time.process_time() - began)
-            found.append(1000 * statistics.median(seconds))
-        print(f"| {tasks:,} | " + " | ".join(f"{each:.1f}" for each in found) + " |", flush=True)
+                found.setdefault((tasks, number), []).append(time.process_time() - began)
+    print("| tasks | one picture | forty | one, may be refused |\n|--:|--:|--:|--:|")
+    for tasks in counts:
+        each = [1000 * statistics.median(found[tasks, number]) for number in range(len(ways))]
+        print(f"| {tasks:,} | " + " | ".join(f"{value:.1f}" for value in each) + " |", flush=True)
 
 
 def main() -> None:
