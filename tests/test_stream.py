@@ -215,31 +215,22 @@ def test_predict_takes_files_as_one_stream(model: rivals.Model, tmp_path: Path) 
     )
 
 
-class FakeArtefact:
-    """An exported task that says what the model does; `test_edge.py` has real ones."""
-
-    path = Path("bars.onnx")
-
-    def __init__(self, model: rivals.Model) -> None:
-        self.model = model
-
-    def answers(self, images: np.ndarray) -> list[rivals.Answer]:
-        return self.model.answers(images, "bars")
-
-
-def test_an_exported_task_answers_streams(model: rivals.Model) -> None:
-    opened = ArtefactPredictor.__new__(ArtefactPredictor)
-    opened.artefact, opened.several = FakeArtefact(model), False  # type: ignore[assignment]
-    opened.shape, opened.sound = model.opened().description.input_shape, None
-    opened.scale = 255.0
+@pytest.mark.parametrize("task", ["bars", None])
+def test_an_exported_file_answers_streams(
+    task: str | None, model: rivals.Model, tmp_path: Path
+) -> None:
+    """Of one task, and of all of them together."""
+    for needed in ("onnxruntime", "onnxscript"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed: rivals[export]")
+    model.export(task, tmp_path / "model.onnx", all_tasks=task is None)
+    opened = ArtefactPredictor(tmp_path / "model.onnx", None, None, 1, None, False)
     images = shapes(7, 3)[0][::3]
     pixels = np.stack([to_pixels(each, opened.shape) for each in images])
-    wanted = [each.confidence for each in model.watch(images, task="bars")]
-    found = [each.confidence for each in StreamPredictor(opened).answers(pixels)]
-    assert found == pytest.approx(wanted, abs=1e-5)
-    opened.several = True  # an export of several tasks ranks the classes of one alone
-    with pytest.raises(RivalsError, match="use the model's folder"):
-        StreamPredictor(opened).answers(pixels)
+    wanted = list(model.watch(images, task=task))
+    found = StreamPredictor(opened).answers(pixels)
+    assert [each.label for each in found] == [each.label for each in wanted]
+    sure = [each.confidence for each in wanted]
+    assert [each.confidence for each in found] == pytest.approx(sure, abs=1e-5)
 
 
 # One picture --------------------------------------------------------------------------------------
