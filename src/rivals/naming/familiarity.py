@@ -7,8 +7,8 @@ as levels from the least to the most. `reject` = P then refuses what is less fam
 that a share P of the held-out pictures is below: of pictures like those that were learned, about a
 share P is refused wrongly, whatever else is refused rightly.
 
-Of several measures (confidence, energy, density of pixels, of features, and sums of them) the
-density of features refused the most pictures of other data sets: docs/quickstart.md.
+So it is where every ticket has features of its own. Where tasks share an ancestor's features,
+task_statistics.py compares with all that the ancestor saw, too.
 """
 
 from __future__ import annotations
