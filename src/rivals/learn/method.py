@@ -23,6 +23,7 @@ from rivals.errors import RivalsError
 from rivals.learn.state import State, StatePart, pack_records, unpack_records
 from rivals.learn.training_settings import TrainingSettings
 from rivals.naming.familiarity import few
+from rivals.naming.filter_rule import filter_rule
 from rivals.naming.predictor import Predictor
 from rivals.naming.rule import Rule
 from rivals.naming.rules import RULES
@@ -291,9 +292,11 @@ class Method(ABC):
     def keep(self, task: Task) -> None:
         """Compute once, from its training and validation data, how `task` is recognised."""
 
+        rule = self.naming_rule()
+
         def read(images: Tensor) -> TicketOutput:
             images = images.to(self.device)
-            ticket = self.features_ticket() or self.ticket(task.name)
+            ticket = rule.features or self.ticket(task.name)
             return ParallelTickets([ticket], [task.preprocessing])(images)[0]
 
         task = self.training_view(task)
@@ -301,7 +304,7 @@ class Method(ABC):
             task = few(task, self.statistics_images)
         kept: Mapping[str, Tensor] = {}
         if not self.one_classifier:
-            kept = self.naming_rule().keep(task, read, self.settings.naming.images_per_class)
+            kept = rule.keep(task, read, self.settings.naming.images_per_class)
         self.known[task.name] = self.known[task.name].with_kept(kept)
         self._predictor = None
 
@@ -348,21 +351,19 @@ class Method(ABC):
             familiarity = self.tasks.column("familiarity")
             self._predictor = Predictor(
                 tasks, tickets, records, self.naming_rule(),
-                [familiarity[t] for t in tasks if t in familiarity], self.features_ticket(),
+                [familiarity[t] for t in tasks if t in familiarity],
             )  # fmt: skip
         return self._predictor
 
     def naming_rule(self) -> Rule:
         """What names the task of an image."""
+        if self.settings.naming.rule == "filters":
+            return filter_rule(self.plan.input_shape[0], self.device)
         return RULES[self.settings.naming.rule]
 
     def answering(self, task: str) -> AnyTicket:
         """The ticket of `task`, in the form that runs fastest beside others."""
         return self.ticket(task)
-
-    def features_ticket(self) -> AnyTicket | None:
-        """A ticket without classes, whose features all tasks share, if there are such features."""
-        return None
 
     def kept_bytes(self) -> int:
         """What naming the tasks takes; part of every footprint."""

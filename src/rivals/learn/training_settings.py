@@ -21,8 +21,9 @@ class NamingSettings(Settings):
     """How the task of an image is found when it is not given."""
 
     rule: Literal[
-        "confidence", "entropy", "energy", "features", "pixels", "pixels+confidence", "judge"
-    ] = Field("pixels+confidence", description="see docs/task-unknown.md; judge keeps images")
+        "filters", "confidence", "entropy", "energy", "features", "pixels", "pixels+confidence",
+        "judge",
+    ] = Field("filters", description="see docs/task-unknown.md; judge keeps images")  # fmt: skip
     images_per_class: int = Field(10, ge=1, description="images that rule=judge keeps")
 
 

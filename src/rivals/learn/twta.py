@@ -58,7 +58,7 @@ from rivals.settings import Settings
 from rivals.streams.batching import epoch
 from rivals.streams.stream import Stream
 from rivals.streams.task import Batch, Task
-from rivals.tickets.parallel import AnyTicket, SharedBodyTicket
+from rivals.tickets.parallel import SharedBodyTicket
 
 DENSITY_EVERY = 20  # steps between two measurements of how dense the gradient is
 ESTIMATION_BATCHES = 20  # to estimate norms anew when nothing is trained afterwards
@@ -549,15 +549,11 @@ class TWTA(Method):
         own.load({"weight": weight.view_as(own.weight), "bias": bias})
 
     def naming_rule(self) -> Rule:
-        if self.network.shares_features:
-            return SharedFeatures(self.network.space)
-        return super().naming_rule()
-
-    def features_ticket(self) -> AnyTicket | None:
         if not self.network.shares_features:
-            return None
+            return super().naming_rule()
         none = torch.empty(0, self.network.shared_width, device=self.device)
-        return SharedBodyTicket(self.shared_body, none, none[:, 0])
+        features = SharedBodyTicket(self.shared_body, none, none[:, 0])
+        return SharedFeatures(self.network.space, features)
 
     @cached_property
     def shared_body(self) -> fx.GraphModule:

@@ -90,8 +90,13 @@ def symmetric(half: Array, width: int) -> Array:
     return whole
 
 
-def shared_covariance(sums: Sequence[ClassSums], within: Array, prior: float) -> Array:
-    """Σ of all these classes, `within` counting as much as `prior` pictures: (d, d), or (1,)."""
+def shared_covariance(
+    sums: Sequence[ClassSums], within: Array, prior: float, ridge: float = RIDGE
+) -> Array:
+    """Σ of all these classes, `within` counting as much as `prior` pictures: (d, d), or (1,).
+
+    `ridge` of the mean variance is added to every variance.
+    """
     if within.ndim == 1:
         if prior == 0 or all(each.scatter is None for each in sums):
             return within.astype(np.float64)
@@ -103,8 +108,8 @@ def shared_covariance(sums: Sequence[ClassSums], within: Array, prior: float) ->
         if each.scatter is not None:
             whole, freedom = whole + each.scatter, freedom + each.freedom
     whole = whole / freedom
-    ridge = RIDGE * float(whole.diagonal().mean()) or RIDGE  # one picture a class: no variance
-    return whole + ridge * np.eye(len(whole))
+    wider = ridge * float(whole.diagonal().mean()) or RIDGE  # one picture a class: no variance
+    return whole + wider * np.eye(len(whole))
 
 
 def linear_head(means: Array, spread: Array) -> LinearHead:

@@ -10,7 +10,7 @@ features are taken as they are, and distances are not compared with a background
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -41,9 +41,10 @@ class FeatureSpace:
     rooted: bool = False
     mean: Array | None = None  # (d,), of pictures of any kind
     covariance: Array | None = None  # (d, d), of these
+    ridge: float = RIDGE  # of the mean variance, added to every variance
 
     @classmethod
-    def of_background(cls, kept: Mapping[str, Array]) -> FeatureSpace:
+    def of_background(cls, kept: Mapping[str, Array], ridge: float = RIDGE) -> FeatureSpace:
         """With what the file of a background holds; a ValueError is its damage."""
         if set(kept) != set(BACKGROUND) or kept["mean"].ndim != 1:
             raise ValueError("holds something else than a background")
@@ -52,13 +53,13 @@ class FeatureSpace:
         if any(kept[name].shape != half for name in ("within", "covariance")):
             raise ValueError("has covariances of an impossible shape")
         found = [symmetric(kept[name], width) for name in ("within", "covariance")]
-        space = cls(found[0], True, kept["mean"].astype(np.float64), found[1])
+        space = cls(found[0], True, kept["mean"].astype(np.float64), found[1], ridge)
         for each in (space.mean, *found):
             if each is None or not np.isfinite(each).all():
                 raise ValueError("has numbers that are not finite")
         try:
             for each in found:
-                np.linalg.cholesky(_wider(each))
+                np.linalg.cholesky(_wider(each, ridge))
         except np.linalg.LinAlgError as error:
             raise ValueError("has a covariance that is none") from error
         return space
@@ -73,13 +74,17 @@ class FeatureSpace:
         """The inverse of the covariance of pictures of any kind: (d, d); (1,), 0: not known."""
         if self.covariance is None:
             return np.zeros(1)
-        inverse: Array = np.linalg.inv(_wider(self.covariance))
+        inverse: Array = np.linalg.inv(_wider(self.covariance, self.ridge))
         return inverse
+
+    def spread(self, sums: Sequence[ClassSums]) -> Array:
+        """The covariance around the means of all these classes: (d, d), or (1,)."""
+        return shared_covariance(sums, self.within, PRIOR, self.ridge)
 
     def precision(self, sums: ClassSums) -> Array:
         """The inverse of the covariance around the class means of a task: (d, d), or (1,)."""
         known = sums if self.within.ndim == 2 else sums.without_scatter()
-        spread = shared_covariance([known], self.within, PRIOR)
+        spread = self.spread([known])
         inverse: Array = 1 / spread if spread.ndim == 1 else np.linalg.inv(spread)
         return inverse
 
@@ -127,7 +132,7 @@ def shipped_space(name: str) -> FeatureSpace:
         ) from error
 
 
-def _wider(covariance: Array) -> Array:
+def _wider(covariance: Array, ridge: float) -> Array:
     """A covariance that can be solved by, whatever rounding did to it."""
     exact = covariance.astype(np.float64)
-    return exact + RIDGE * float(exact.diagonal().mean()) * np.eye(len(exact))
+    return exact + ridge * float(exact.diagonal().mean()) * np.eye(len(exact))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rivals.naming.class_sums import PRIOR, Array, LinearHead, linear_head, shared_covariance
+from rivals.naming.class_sums import Array, LinearHead, linear_head
 from rivals.naming.confidence import joint_temperature, spread_softmax
 from rivals.naming.feature_space import FeatureSpace
 from rivals.naming.task_statistics import TaskStatistics, familiarity_of
@@ -45,9 +45,7 @@ class JointHead:
         """Of the tasks in their order. The scores are multiplied with their temperature."""
         sums = [each.sums for each in statistics]
         means = np.concatenate([each.means for each in sums])
-        weight, bias = linear_head(
-            means - space.centre, shared_covariance(sums, space.within, PRIOR)
-        )
+        weight, bias = linear_head(means - space.centre, space.spread(sums))
         temperature = np.float32(joint_temperature(
             np.array([each.temperature for each in statistics]),
             np.array([each.pictures for each in statistics]),

@@ -36,17 +36,17 @@ def check_tickets(tasks: Sequence[str], outputs: Sequence[TicketOutput]) -> None
 class Predictor:
     """Tickets, the records of their tasks, and the rule that names a task.
 
-    `features` is a ticket without classes. Where there is one, the rule gets what it gives after
-    what the others give.
+    Where the rule has features of its own, it gets them after what the tickets give.
     """
 
     def __init__(
         self, tasks: Sequence[str], tickets: Sequence[AnyTicket],
         records: Sequence[TaskRecord], rule: Rule,
-        familiarity: Sequence[FeatureStatistics] = (), features: AnyTicket | None = None,
+        familiarity: Sequence[FeatureStatistics] = (),
     ) -> None:  # fmt: skip
         self.tasks, self.tickets, self.records = tuple(tasks), list(tickets), list(records)
-        self.rule, self.familiarity, self.features = rule, list(familiarity), features
+        self.rule, self.features = rule, rule.features
+        self.familiarity = list(familiarity)
         self._groups: dict[tuple[int | None, bool], ParallelTickets] = {}
         self._namer: TaskNamer | None = None
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from rivals.streams.task import Task
-from rivals.tickets.parallel import TicketOutput
+from rivals.tickets.parallel import SharedBodyTicket, TicketOutput
 
 Read = Callable[[Tensor], TicketOutput]  # one ticket on raw images
 ReadAll = Callable[[Tensor], Sequence[TicketOutput]]  # all of them
@@ -50,10 +50,16 @@ class TaskNamer(ABC):
 
 
 class Rule(ABC):
-    """A way to name tasks."""
+    """A way to name tasks.
+
+    `features` is a ticket without classes, whose features are the same for all tasks; None for
+    rules that look at what the tickets of the tasks give.
+    """
+
+    features: SharedBodyTicket | None = None
 
     def keep(self, task: Task, read: Read, per_class: int = PER_CLASS) -> Kept:
-        """What must be remembered of `task`; `read` is its ticket."""
+        """What must be remembered of `task`; `read` is its ticket, or `features`."""
         return {}
 
     def join(self, one: Kept, other: Kept, share: float) -> Kept:

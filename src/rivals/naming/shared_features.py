@@ -1,4 +1,4 @@
-"""Naming tasks by the features of an ancestor, which are the same for all tasks.
+"""Naming tasks by features that are the same for all tasks: an ancestor's, or a filter bank's.
 
     frozen features ─► one linear discriminant over all classes of all tasks ─► which task
                        the ticket of every task                              ─► which class in it
@@ -21,17 +21,17 @@ from rivals.naming.joint_head import LEAST, JointHead
 from rivals.naming.rule import PER_CLASS, Kept, Read, ReadAll, Rule, TaskNamer
 from rivals.naming.task_statistics import TaskStatistics
 from rivals.streams.task import Task
-from rivals.tickets.parallel import TicketOutput
+from rivals.tickets.parallel import SharedBodyTicket, TicketOutput
 
 
 class SharedFeatures(Rule):
     """Names tasks by one discriminant in a space of features."""
 
-    def __init__(self, space: FeatureSpace) -> None:
-        self.space = space
+    def __init__(self, space: FeatureSpace, features: SharedBodyTicket | None = None) -> None:
+        self.space, self.features = space, features
 
     def keep(self, task: Task, read: Read, per_class: int = PER_CLASS) -> Kept:
-        """Statistics of the features that `read` gives, here those of the ancestor."""
+        """Statistics of the features that `read` gives, which are the same for all tasks."""
         features = read(task.train.images).features
         return self.kept(features, task.train.labels, len(task.classes))
 
@@ -93,7 +93,7 @@ class SharedNamer(TaskNamer):
         return space - self.tensors(features.device)["centre"]
 
     def belief(self, images: Tensor, outputs: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
-        """The last output is the ancestor's, which has features and no classes."""
+        """The last output has the shared features and no classes."""
         *tickets, shared = outputs
         head = self.tensors(shared.features.device)
         scores = self.rows(shared.features) @ head["weight"].T + head["bias"]

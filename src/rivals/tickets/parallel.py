@@ -41,9 +41,10 @@ class TicketOutput:
 class SharedBodyTicket:
     """A ticket that has only a head of its own; its features are those that `body` ends in."""
 
-    body: fx.GraphModule
+    body: nn.Module
     weight: Tensor  # (classes, d); no rows: only the features are wanted
     bias: Tensor  # (classes,)
+    scaled: bool = False  # the body reads values from 0 to 1, however a task prepares pictures
 
 
 AnyTicket = fx.GraphModule | SharedBodyTicket
@@ -56,10 +57,11 @@ class ParallelTickets:
         self, networks: Sequence[AnyTicket], preparations: Sequence[Preprocessing]
     ) -> None:
         shapes: dict[object, list[int]] = {}
-        bodies: dict[object, list[int]] = {}
+        bodies: dict[tuple[int, Preprocessing], list[int]] = {}
         for number, (network, prepare) in enumerate(zip(networks, preparations, strict=True)):
             if isinstance(network, SharedBodyTicket):
-                bodies.setdefault((id(network.body), prepare), []).append(number)
+                read = only_scaled(prepare) if network.scaled else prepare
+                bodies.setdefault((id(network.body), read), []).append(number)
             else:
                 shapes.setdefault(_shape(network, prepare), []).append(number)
         self.stacks: list[tuple[list[int], Preprocessing, TicketStack | SharedBody]] = [
@@ -69,8 +71,8 @@ class ParallelTickets:
             for i in range(0, len(members), TICKETS)
         ]  # fmt: skip
         self.stacks += [
-            (members, preparations[members[0]], SharedBody([networks[m] for m in members]))
-            for members in bodies.values()
+            (members, read, SharedBody([networks[m] for m in members]))
+            for (_, read), members in bodies.items()
         ]
 
     @torch.no_grad()
@@ -170,6 +172,11 @@ class TicketStack(fx.Interpreter):
         if values.dim() == 3:
             return values
         return values.view(values.shape[0], -1, width).transpose(0, 1).expand(self.count, -1, -1)
+
+
+def only_scaled(preparation: Preprocessing) -> Preprocessing:
+    """The same without mean and deviation: values from 0 to 1."""
+    return Preprocessing(preparation.scale, (0.0,), (1.0,))
 
 
 def _head(network: fx.GraphModule) -> str:
