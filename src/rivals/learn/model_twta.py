@@ -14,6 +14,8 @@ from torch import Tensor, fx
 from rivals.learn.method import Position
 from rivals.learn.twta import TWTA, VIEWED, TWTASettings
 from rivals.naming.discriminant import ClassStatistics, covariance, head
+from rivals.naming.rule import Rule
+from rivals.naming.rules import RULES
 from rivals.naming.task_record import TaskRecord
 from rivals.nn.network_plan import NetworkPlan
 from rivals.nn.stem import STEM
@@ -32,6 +34,13 @@ class ModelTWTA(TWTA):
         super().__init__(plan, settings, seed)
         self.former: fx.GraphModule | None = None  # the ticket before it is refined
         self._view: tuple[Task, Task] | None = None  # the last task, and what training reads of it
+
+    def naming_rule(self) -> Rule:
+        """In a model from nothing of rivals 0.2 tasks keep the density of their pixels; then new
+        ones do, too."""
+        if any(by_pixels(record) for record in self.known.values()):
+            return RULES["pixels+confidence"]
+        return super().naming_rule()
 
     # On features that do not change ------------------------------------------------------------
 
@@ -153,3 +162,8 @@ class ModelTWTA(TWTA):
         with torch.no_grad():
             former = torch.softmax(self.former(batch.images), 1)
         return F.kl_div(torch.log_softmax(scores, 1), former, reduction="batchmean")
+
+
+def by_pixels(record: TaskRecord) -> bool:
+    """Whether a task is named by the density of its pixels."""
+    return "rest" in (record.kept or {})

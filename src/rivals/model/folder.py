@@ -29,7 +29,7 @@ from rivals.io.files import write_bytes
 from rivals.io.locks import FolderLock
 from rivals.io.process_memory import available_memory
 from rivals.io.reading import printable
-from rivals.learn.model_twta import ModelTWTA
+from rivals.learn.model_twta import ModelTWTA, by_pixels
 from rivals.learn.twta import TWTASettings
 from rivals.model import (
     ancestor_file,
@@ -177,7 +177,7 @@ class ModelFolder:
             tensors = {name: tensor.to(method.device) for name, tensor in tensors.items()}
             kept = {k.removeprefix("kept."): t for k, t in tensors.items() if k.startswith("kept.")}
             record = TaskRecord(facts.classes, prepare, kept)
-            if network.shares_features:
+            if "counts" in kept:  # statistics of shared features
                 with in_words(self.path, f"the file of '{facts.name}'"):
                     check_statistics({name: each.cpu().numpy() for name, each in kept.items()})
             if "prior" in kept:
@@ -193,6 +193,8 @@ class ModelFolder:
                 method.known[facts.name], method.facts[facts.name] = record, {}
                 known = familiarity.load(tensors)
             method.tasks.column("familiarity")[facts.name] = known
+        if len({by_pixels(record) for record in method.known.values()}) > 1:
+            raise damaged(self.path, "its tasks are named in two ways")
 
     def _moved_edges(self, network: RivalNetwork) -> StoredEdges:
         """The edges that a drop took from a task and gave to others."""

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from rivals.errors import RivalsError, unknown
 from rivals.io.files import make_folders, new_folder, write_bytes
+from rivals.learn.model_twta import by_pixels
 from rivals.model import limits, stored_file
 from rivals.model.folder import ModelFolder
 from rivals.model.folder_writing import write_lock
@@ -106,6 +107,14 @@ def check_fit(mine: ModelFolder, theirs: ModelFolder) -> None:
             f"The models {mine.path} and {theirs.path} started from different ancestors "
             f"({_ancestor(mine)} and {_ancestor(theirs)}), so they cannot be joined; learn the "
             "tasks of one of them anew in the other."
+        )
+    old = [any(map(by_pixels, each.method.known.values())) for each in (mine, theirs)]
+    if old[0] != old[1]:
+        older, newer = (mine, theirs) if old[0] else (theirs, mine)
+        raise RivalsError(
+            f"The tasks of {older.path} are named by their pixels, as rivals 0.2 did, and those of "
+            f"{newer.path} by the filter bank, so they cannot be joined; learn the tasks of "
+            f"{older.path} anew."
         )
     if mine.description.sound != theirs.description.sound:
         raise RivalsError(

@@ -25,6 +25,7 @@ from rivals.naming.familiarity import LEVELS
 from rivals.naming.gaussian import DIRECTIONS
 from rivals.naming.scores import SIDE
 from rivals.naming.task_statistics import EVERY_STATISTIC, stored_statistics
+from rivals.nn import filter_bank
 from rivals.nn.rival_network import RivalNetwork
 from rivals.nn.task_norm import NormState
 from rivals.nn.task_tensors import DIRECT
@@ -102,8 +103,9 @@ def misfit(found: Shapes, network: RivalNetwork, classes: int) -> str:
         widths = network.direct_widths.values()
         fitting = (width for width in widths if found[name] == ("F32", (classes, width, 1)))
         direct = next(fitting, max(widths))
-    wanted = expected(network, classes, direct)
-    if network.shares_features:
+    by_pixels = not network.shares_features and "kept.rest" in found
+    wanted = expected(network, classes, direct, by_pixels)
+    if not by_pixels:
         wanted |= statistics(network, classes, found)
     if network.shares_features and "kept.prior" in found:
         wanted = statistics(network, classes, found)
@@ -133,10 +135,14 @@ def _differing(found: Shapes, wanted: Shapes) -> str:
 
 
 def statistics(network: RivalNetwork, classes: int, found: Collection[str]) -> Shapes:
-    """What is kept of a task's features of the ancestor, to name it and for a closed form.
+    """What is kept of a task's shared features, to name it and for a closed form.
 
-    A covariance of very many features would take more than it is worth.
+    They are those of the ancestor, or of the filter bank. A covariance of very many would take
+    more than it is worth.
     """
+    if not network.shares_features:
+        names = [name for name in found if name != "kept.prior"]
+        return stored_statistics(filter_bank.WIDTH, classes, names, rooted=True)
     few = network.stem is None or network.shared_width <= MOST_IN_COVARIANCE
     return stored_statistics(
         network.shared_width, classes, found, network.space.rooted, covariance=few
@@ -145,19 +151,22 @@ def statistics(network: RivalNetwork, classes: int, found: Collection[str]) -> S
 
 def largest(network: RivalNetwork, classes: int) -> int:
     """The most bytes that the file of a task with so many classes can have."""
-    kinds = [expected(network, classes, width) for width in (0, *network.direct_widths.values())]
-    if network.shares_features:
-        kinds = [kind | statistics(network, classes, EVERY_STATISTIC) for kind in kinds]
+    kinds = [
+        expected(network, classes, width, by_pixels=not network.shares_features)
+        | statistics(network, classes, EVERY_STATISTIC)
+        for width in (0, *network.direct_widths.values())
+    ]
     numbers = max(sum(math.prod(shape) for _, shape in kind.values()) for kind in kinds)
     numbers += sum(cell_count(layer) * layer.weight.taps for layer in network.layers())
     winners = sum(rivals.blocks for rivals in network.rivals())
     return 8 + limits.HEADER + 4 * (numbers + winners)
 
 
-def expected(network: RivalNetwork, classes: int, direct: int) -> Shapes:
+def expected(network: RivalNetwork, classes: int, direct: int, by_pixels: bool = False) -> Shapes:
     """What the file of every task has, winners and claims aside.
 
-    `direct` is the width of what a direct task reads, 0 for tasks with a body.
+    `direct` is the width of what a direct task reads, 0 for tasks with a body. `by_pixels` says
+    that the task is named by the density of its pictures made small.
     """
     channels, height, width = network.input_shape
     dimensions = channels * min(SIDE, height) * min(SIDE, width)
@@ -176,7 +185,7 @@ def expected(network: RivalNetwork, classes: int, direct: int) -> Shapes:
         "features.rest": ("F32", (1,)),
         "levels": ("F32", (LEVELS,)),
     }
-    if not network.shares_features:  # a task is named by the density of its pictures made small
+    if by_pixels:  # as rivals 0.2 named tasks without an ancestor
         shapes |= {
             "kept.means": ("F32", (1, dimensions)),
             "kept.directions": ("F32", (dimensions, directions)),

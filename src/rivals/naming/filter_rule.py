@@ -30,14 +30,10 @@ RIDGE = 0.01  # of the mean variance: 16 bits are few for features that go toget
 @cache
 def filter_rule(channels: int, device: torch.device) -> SharedFeatures:
     """The rule for pictures with so many channels, its bank on `device`."""
-    if channels not in CHANNELS:
-        raise RivalsError(
-            f"The pictures have {channels} channels, but naming.rule=filters needs 1 or 3; use "
-            "naming.rule=pixels+confidence."
-        )
+    looked_at = channels if channels in CHANNELS else 1
     none = torch.empty(0, WIDTH, device=device)
-    body = FilterBank(channels).eval().to(device)
-    return SharedFeatures(filter_space(channels), SharedBodyTicket(body, none, none[:, 0], True))
+    body = FilterBank(looked_at).eval().to(device)
+    return SharedFeatures(filter_space(looked_at), SharedBodyTicket(body, none, none[:, 0], True))
 
 
 def usual_file(channels: int) -> Path:

@@ -33,6 +33,8 @@ ALIKE, NEAR = 0.85, 6.0  # correlation of colours, and pixels after which it fal
 class FilterBank(nn.Module):
     """Pictures (n, channels, height, width) with values from 0 to 1 → features (n, WIDTH), ≥ 0.
 
+    A bank for 1 channel looks at the mean of the channels.
+
     >>> import torch
     >>> bank = FilterBank(3)
     >>> pictures = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -52,6 +54,8 @@ class FilterBank(nn.Module):
         self.register_buffer("sums", sum_filters(), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
+        if images.shape[1] != self.waves.shape[1]:
+            images = images.mean(1, keepdim=True)
         if images.shape[-2:] != (SIDE, SIDE):
             images = self.resize(images)
         both = torch.cat([images, images.flip(3)])
