@@ -249,7 +249,9 @@ def test_different_pictures_are_told_apart_where_confidence_fails():
 
 
 def test_an_unknown_rule_is_refused():
-    with pytest.raises(RivalsError, match=r"naming\.rule is 'luck'; use filters, confidence, entropy"):
+    with pytest.raises(
+        RivalsError, match=r"naming\.rule is 'luck'; use filters, confidence, entropy"
+    ):
         make(rule="luck")
 
 

@@ -36,7 +36,7 @@ class ModelTWTA(TWTA):
         self._view: tuple[Task, Task] | None = None  # the last task, and what training reads of it
 
     def naming_rule(self) -> Rule:
-        """In a model from nothing of rivals 0.2 tasks keep the density of their pixels; then new
+        """In a model from nothing of rivals 0.1 tasks keep the density of their pixels; then new
         ones do, too."""
         if any(by_pixels(record) for record in self.known.values()):
             return RULES["pixels+confidence"]

@@ -112,7 +112,7 @@ def check_fit(mine: ModelFolder, theirs: ModelFolder) -> None:
     if old[0] != old[1]:
         older, newer = (mine, theirs) if old[0] else (theirs, mine)
         raise RivalsError(
-            f"The tasks of {older.path} are named by their pixels, as rivals 0.2 did, and those of "
+            f"The tasks of {older.path} are named by their pixels, as rivals 0.1 did, and those of "
             f"{newer.path} by the filter bank, so they cannot be joined; learn the tasks of "
             f"{older.path} anew."
         )

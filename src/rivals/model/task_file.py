@@ -185,7 +185,7 @@ def expected(network: RivalNetwork, classes: int, direct: int, by_pixels: bool =
         "features.rest": ("F32", (1,)),
         "levels": ("F32", (LEVELS,)),
     }
-    if by_pixels:  # as rivals 0.2 named tasks without an ancestor
+    if by_pixels:  # as rivals 0.1 named tasks without an ancestor
         shapes |= {
             "kept.means": ("F32", (1, dimensions)),
             "kept.directions": ("F32", (dimensions, directions)),
