@@ -58,13 +58,15 @@ class FilterBank(nn.Module):
             images = images.mean(1, keepdim=True)
         if images.shape[-2:] != (SIDE, SIDE):
             images = self.resize(images)
-        both = torch.cat([images, images.flip(3)])
-        response = F.conv2d(both, self.waves)  # (2n, WAVES, 26, 26)
+        return (self.one_way(images) + self.one_way(images.flip(3))) / 2
+
+    def one_way(self, images: Tensor) -> Tensor:
+        """The same of a picture without its mirror."""
+        response = F.conv2d(images, self.waves)  # (n, WAVES, 26, 26)
         maps = torch.cat([F.relu(response), F.relu(-response)], 1)
-        summed = F.relu(F.conv2d(F.avg_pool2d(maps, 2).sqrt(), self.sums))  # (2n, SUMS, 11, 11)
+        summed = F.relu(F.conv2d(F.avg_pool2d(maps, 2).sqrt(), self.sums))  # (n, SUMS, 11, 11)
         parts = F.avg_pool2d(maps, 13), F.avg_pool2d(summed, 6, 5)  # the quarters of each
-        found, mirrored = torch.cat([part.flatten(1) for part in parts], 1).chunk(2)
-        return (found + mirrored) / 2
+        return torch.cat([part.flatten(1) for part in parts], 1)
 
 
 def wave_filters(channels: int) -> Tensor:
