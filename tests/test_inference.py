@@ -177,7 +177,7 @@ def test_standardised_scores_of_the_own_validation_images_are_standard():
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["filters", *RULES])
 def test_every_rule_serves_every_method_and_is_saved(name, rule):
     method = make(name, epochs=1, rule=rule)
     found = lessons(2)

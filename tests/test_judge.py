@@ -201,7 +201,7 @@ def test_few_images_and_no_validation_are_enough():
     assert torch.isfinite(method.predict(found[0].test.images, None).confidence).all()
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["filters", *RULES])
 def test_the_largest_belief_is_what_is_named(rule):
     found = lessons(2)
     method = taught(rule, found, epochs=1)

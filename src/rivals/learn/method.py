@@ -23,10 +23,9 @@ from rivals.errors import RivalsError
 from rivals.learn.state import State, StatePart, pack_records, unpack_records
 from rivals.learn.training_settings import TrainingSettings
 from rivals.naming.familiarity import few
-from rivals.naming.filter_rule import filter_rule
 from rivals.naming.predictor import Predictor
 from rivals.naming.rule import Rule
-from rivals.naming.rules import RULES
+from rivals.naming.rules import find_rule
 from rivals.naming.task_record import Prediction, TaskRecord, learned_tasks
 from rivals.nn.device import find_device
 from rivals.nn.network_plan import NetworkPlan, NetworkSettings
@@ -357,9 +356,7 @@ class Method(ABC):
 
     def naming_rule(self) -> Rule:
         """What names the task of an image."""
-        if self.settings.naming.rule == "filters":
-            return filter_rule(self.plan.input_shape[0], self.device)
-        return RULES[self.settings.naming.rule]
+        return find_rule(self.settings.naming.rule, self.plan.input_shape[0], self.device)
 
     def answering(self, task: str) -> AnyTicket:
         """The ticket of `task`, in the form that runs fastest beside others."""
