@@ -121,7 +121,8 @@ def test_the_file_is_plain(exported: Exports) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", ["filters", "confidence", "energy", "features", "pixels+confidence", "judge"]
+    "rule",
+    ["filters", "filters+judge", "confidence", "energy", "features", "pixels+confidence", "judge"],
 )
 def test_a_whole_model_by_its_rule(rule: str, tmp_path: Path) -> None:
     method = make(epochs=1, rule=rule)

@@ -177,7 +177,7 @@ def test_standardised_scores_of_the_own_validation_images_are_standard():
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("rule", ["filters", *RULES])
+@pytest.mark.parametrize("rule", ["filters", "filters+judge", *RULES])
 def test_every_rule_serves_every_method_and_is_saved(name, rule):
     method = make(name, epochs=1, rule=rule)
     found = lessons(2)
@@ -250,7 +250,7 @@ def test_different_pictures_are_told_apart_where_confidence_fails():
 
 def test_an_unknown_rule_is_refused():
     with pytest.raises(
-        RivalsError, match=r"naming\.rule is 'luck'; use filters, confidence, entropy"
+        RivalsError, match=r"naming\.rule is 'luck'; use filters, filters\+judge, confidence"
     ):
         make(rule="luck")
 

@@ -201,7 +201,7 @@ def test_few_images_and_no_validation_are_enough():
     assert torch.isfinite(method.predict(found[0].test.images, None).confidence).all()
 
 
-@pytest.mark.parametrize("rule", ["filters", *RULES])
+@pytest.mark.parametrize("rule", ["filters", "filters+judge", *RULES])
 def test_the_largest_belief_is_what_is_named(rule):
     found = lessons(2)
     method = taught(rule, found, epochs=1)
@@ -225,5 +225,23 @@ def test_more_than_memory_holds_is_refused_in_words(monkeypatch):
     monkeypatch.setattr(judge, "LARGEST", 10)
     found = lessons(2)
     method = taught("judge", found, epochs=1)
-    with pytest.raises(RivalsError, match=r"40 exemplars .* use naming.rule=pixels\+confidence"):
+    with pytest.raises(RivalsError, match=r"40 exemplars .* use naming.rule=filters"):
         method.predict(found[0].test.images, None)
+
+
+def test_a_judge_beside_filters_weighs_them_and_knows_strangers():
+    """What the discriminant says of a class is one of its words; familiarity is the filters'."""
+    found = lessons(3)
+    method = taught("filters+judge", found, epochs=5)
+    alone = taught("filters", found, epochs=5)
+    assert right(method, found) >= right(alone, found)
+    images, predictor = found[0].test.images, method.predictor()
+    outputs = predictor.group()(images)
+    which = torch.zeros(len(images), dtype=torch.long)
+    assert torch.equal(
+        predictor.namer.familiarity(outputs, which),
+        alone.predictor().namer.familiarity(outputs, which),
+    )
+    joint = predictor.namer.among_all(images, outputs)[3]
+    assert torch.allclose(joint.sum(1), torch.ones(len(images)), atol=1e-5)
+    assert predictor.predict(images, reject=0.05).rejected is not None

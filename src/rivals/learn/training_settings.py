@@ -21,10 +21,10 @@ class NamingSettings(Settings):
     """How the task of an image is found when it is not given."""
 
     rule: Literal[
-        "filters", "confidence", "entropy", "energy", "features", "pixels", "pixels+confidence",
-        "judge",
-    ] = Field("filters", description="see docs/task-unknown.md; judge keeps images")  # fmt: skip
-    images_per_class: int = Field(10, ge=1, description="images that rule=judge keeps")
+        "filters", "filters+judge", "confidence", "entropy", "energy", "features", "pixels",
+        "pixels+confidence", "judge",
+    ] = Field("filters", description="see docs/task-unknown.md; judges keep images")  # fmt: skip
+    images_per_class: int = Field(10, ge=1, description="images that a judge keeps")
 
 
 class TrainingSettings(Settings):

@@ -1,7 +1,10 @@
 """A judge over all tickets: learns from a few kept images whom to believe, class by class.
 
-    log p(class) = a · log p of its own ticket + b · density of the pixels + c · a linear output
+    log p(class) = a · log p of its own ticket + b · evidence of another rule + c · a linear output
                    of what every ticket sees                                    − normalisation
+
+The other rule is the density of the pixels (`judge`), or the discriminant on the filter bank
+(`filters+judge`).
 
 The linear output is ridge regression on the exemplars, from the features of all tickets and the
 image made small to all classes of all tasks. The weights a, b, c and the penalty are those under
@@ -9,8 +12,8 @@ which exemplars that the regression left out are most probable, so the answer is
 ticket is surer of images it was trained on than of others. Hence exemplars are taken from
 validation data while there are some, and only these weigh, unless there are none.
 
-The weights are positive, log-normal around those of `pixels+confidence` and a quiet third, so that
-with few exemplars the judge is that rule.
+The weights are positive, log-normal around 1 for ticket and rule and a quiet third, so that with
+few exemplars the judge is the rule and the ticket.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from rivals.errors import RivalsError
+from rivals.naming.joint_head import LEAST
 from rivals.naming.minimise import minimise
 from rivals.naming.ridge import Ridge
 from rivals.naming.rule import PER_CLASS, Kept, Read, ReadAll, Rule, TaskNamer
 from rivals.naming.scores import TEMPER, Pixels, small
+from rivals.naming.shared_features import SharedFeatures, SharedNamer
 from rivals.streams.task import Task
 from rivals.tickets.parallel import TicketOutput
 
@@ -39,18 +44,22 @@ PIXELS = Pixels()
 
 
 class Judge(Rule):
-    """Keeps exemplars, and fits a judge when the tickets are stacked."""
+    """Keeps exemplars beside what another rule keeps, and fits a judge when tickets are stacked."""
+
+    def __init__(self, beside: Pixels | SharedFeatures = PIXELS) -> None:
+        self.beside, self.features = beside, beside.features
 
     def keep(self, task: Task, read: Read, per_class: int = PER_CLASS) -> Kept:
-        return {**PIXELS.keep(task, read), **exemplars(task, per_class)}
+        return {**self.beside.keep(task, read), **exemplars(task, per_class)}
 
     def namer(self, kept: Sequence[Kept], read: ReadAll) -> TaskNamer:
         images = torch.cat([each["images"] for each in kept])
         outputs = read(images)
-        firsts = torch.tensor([0, *sizes_of(outputs)[:-1]]).cumsum(0)
+        firsts = torch.tensor([0, *sizes_of(outputs[: len(kept)])[:-1]]).cumsum(0)
         labels = [each["labels"].long() + first for each, first in zip(kept, firsts, strict=True)]
         held = torch.cat([each["held"] for each in kept])
-        return fit(images, torch.cat(labels), held, outputs, kept)
+        namer = self.beside.namer(kept, read) if isinstance(self.beside, SharedFeatures) else None
+        return fit(images, torch.cat(labels), held, outputs, kept, namer)
 
 
 def exemplars(task: Task, per_class: int) -> Kept:
@@ -79,22 +88,27 @@ def fit(
     held: Tensor,
     outputs: Sequence[TicketOutput],
     kept: Sequence[Kept],
+    beside: SharedNamer | None = None,
 ) -> Judgement:
-    """The judge of exemplars whose labels count over all tasks; `held` are those that weigh."""
-    values = seen(images, outputs)
+    """The judge of exemplars whose labels count over all tasks; `held` are those that weigh.
+
+    `beside` gives the evidence of the other rule; without it, the pixels do.
+    """
+    tickets = outputs[: len(kept)]
+    values = seen(images, tickets)
     smaller = min(len(values), values.shape[1] + 1)
     if smaller > LARGEST:
         raise RivalsError(
             f"A judge of {len(values):,} exemplars and {values.shape[1]:,} features needs a square "
-            f"of {smaller:,}, and {LARGEST:,} is the most; use naming.rule=pixels+confidence for "
+            f"of {smaller:,}, and {LARGEST:,} is the most; use naming.rule=filters for "
             "so many tasks."
         )
     look = Look(values.mean(0), values.std(0, correction=0).clamp(min=1e-6))
-    sizes = sizes_of(outputs)
+    sizes = sizes_of(tickets)
     targets = F.one_hot(labels, sum(sizes)).double() - 1 / sum(sizes)
     ridge = Ridge(look(values).double(), targets)
     count = held if held.any() else torch.ones_like(held)  # whose left-out answers weigh
-    known = torch.stack(own_scores(images, outputs, kept)).double()  # (2, n, classes)
+    known = torch.stack(own_scores(images, outputs, kept, beside)).double()  # (2, n, classes)
     best: tuple[float, Tensor, Tensor] | None = None
     for penalty in PENALTIES:
         answer = ridge.left_out(penalty * len(values))
@@ -104,7 +118,7 @@ def fit(
         if best is None or loss < best[0]:
             best = loss, weights, ridge.weights(penalty * len(values)) / spread
     assert best is not None
-    return Judgement(look, best[2].float(), best[1].float(), sizes, kept)
+    return Judgement(look, best[2].float(), best[1].float(), sizes, kept, beside)
 
 
 def weigh(evidence: Tensor, labels: Tensor) -> tuple[float, Tensor]:
@@ -134,16 +148,20 @@ def seen(images: Tensor, outputs: Sequence[TicketOutput]) -> Tensor:
 
 
 def own_scores(
-    images: Tensor, outputs: Sequence[TicketOutput], kept: Sequence[Kept]
-) -> list[Tensor]:
-    """What a task says of its own classes, by its ticket and by its pixels: (n, classes) each."""
+    images: Tensor, outputs: Sequence[TicketOutput], kept: Sequence[Kept],
+    beside: SharedNamer | None,
+) -> list[Tensor]:  # fmt: skip
+    """What ticket and rule say of the classes of a task: (n, classes) each."""
+    tickets = outputs[: len(kept)]
+    logs = torch.cat([torch.log_softmax(output.scores, 1) for output in tickets], 1)
+    if beside is not None:
+        return [logs, beside.named(outputs[-1].features).clamp(min=LEAST).log()]
     view = PIXELS.view(images)
-    logs = [torch.log_softmax(output.scores, 1) for output in outputs]
     density = [
         TEMPER * PIXELS.score(view, output, own)[:, None].expand_as(output.scores)
-        for output, own in zip(outputs, kept, strict=True)
+        for output, own in zip(tickets, kept, strict=True)
     ]
-    return [torch.cat(logs, 1), torch.cat(density, 1)]
+    return [logs, torch.cat(density, 1)]
 
 
 def sizes_of(outputs: Sequence[TicketOutput]) -> list[int]:
@@ -167,21 +185,32 @@ class Judgement(TaskNamer):
     """The most probable class of all tasks."""
 
     def __init__(
-        self, look: Look, ridge: Tensor, weights: Tensor, sizes: Sequence[int], kept: Sequence[Kept]
-    ) -> None:
+        self, look: Look, ridge: Tensor, weights: Tensor, sizes: Sequence[int],
+        kept: Sequence[Kept], beside: SharedNamer | None = None,
+    ) -> None:  # fmt: skip
         self.look, self.ridge, self.weights = look, ridge, weights
-        self.kept = kept
+        self.kept, self.beside = kept, beside
         self.task = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))  # (classes,)
         self.label = torch.cat([torch.arange(size) for size in sizes])
 
     def __call__(
         self, images: Tensor, outputs: Sequence[TicketOutput]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        confidence, best = self.belief(images, outputs)[1].max(1)
-        return self.task[best], self.label[best], confidence
+        return self.among_all(images, outputs)[:3]
+
+    def among_all(
+        self, images: Tensor, outputs: Sequence[TicketOutput]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        confidences = self.belief(images, outputs)[1]
+        confidence, best = confidences.max(1)
+        return self.task[best], self.label[best], confidence, confidences
+
+    def familiarity(self, outputs: Sequence[TicketOutput], which: Tensor) -> Tensor:
+        assert self.beside is not None
+        return self.beside.familiarity(outputs, which)
 
     def belief(self, images: Tensor, outputs: Sequence[TicketOutput]) -> tuple[Tensor, Tensor]:
-        answer = self.look(seen(images, outputs)) @ self.ridge
-        evidence = [*own_scores(images, outputs, self.kept), answer]
+        answer = self.look(seen(images, outputs[: len(self.kept)])) @ self.ridge
+        evidence = [*own_scores(images, outputs, self.kept, self.beside), answer]
         scores = sum(weight * each for weight, each in zip(self.weights, evidence, strict=True))
         return scores, torch.softmax(scores, 1)

@@ -7,10 +7,11 @@ energy              log-sum-exp of the ticket's scores, standardised
 features            log-density of the ticket's features around its class means, standardised
 pixels              log-density of the image itself, made small, among those of the task
 pixels+confidence   how probable image and class are together: the two, the first one tempered
+filters+judge       the same and what a few kept images a class teach of whom to believe
 judge               keeps a few images a class, and learns from them how far to trust every ticket
 
-Filters and judge compare the classes of all tasks, the others score task by task. Only the judge
-keeps images. docs/task-unknown.md has their numbers.
+Filters and judges compare the classes of all tasks, the others score task by task. Only judges keep
+images. docs/task-unknown.md has their numbers.
 """
 
 from __future__ import annotations
@@ -27,4 +28,8 @@ RULES: dict[str, Rule] = {**SCORES, "judge": Judge()}
 
 def find_rule(name: str, channels: int, device: torch.device) -> Rule:
     """The rule of this name, for pictures with so many channels."""
-    return filter_rule(channels, device) if name == "filters" else RULES[name]
+    if name == "filters":
+        return filter_rule(channels, device)
+    if name == "filters+judge":
+        return Judge(filter_rule(channels, device))
+    return RULES[name]

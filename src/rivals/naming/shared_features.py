@@ -57,7 +57,7 @@ class SharedFeatures(Rule):
     def _tensors(self, found: TaskStatistics) -> Kept:
         return {name: torch.from_numpy(each) for name, each in found.stored(self.space).items()}
 
-    def namer(self, kept: Sequence[Kept], read: ReadAll) -> TaskNamer:
+    def namer(self, kept: Sequence[Kept], read: ReadAll) -> SharedNamer:
         return SharedNamer(JointHead.of([self.statistics(each) for each in kept], self.space))
 
 
@@ -96,11 +96,15 @@ class SharedNamer(TaskNamer):
         """The last output has the shared features and no classes."""
         *tickets, shared = outputs
         head = self.tensors(shared.features.device)
-        scores = self.rows(shared.features) @ head["weight"].T + head["bias"]
-        named = (torch.softmax(scores * SPREAD, 1) + torch.softmax(scores / SPREAD, 1)) / 2
-        of_task = self._by_task(named, 0.0).sum(2).clamp(min=LEAST).log()
+        of_task = self._by_task(self.named(shared.features), 0.0).sum(2).clamp(min=LEAST).log()
         joined = of_task[:, head["task"]] + self._own(torch.cat([e.scores for e in tickets], 1))
         return joined, joined.exp()
+
+    def named(self, features: Tensor) -> Tensor:
+        """Probabilities of the classes of all tasks by the discriminant alone: (n, classes)."""
+        head = self.tensors(features.device)
+        scores = self.rows(features) @ head["weight"].T + head["bias"]
+        return (torch.softmax(scores * SPREAD, 1) + torch.softmax(scores / SPREAD, 1)) / 2
 
     def _own(self, scores: Tensor) -> Tensor:
         """Log probabilities of all classes in their tasks: (n, classes)."""
