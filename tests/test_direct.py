@@ -441,7 +441,7 @@ def test_altered_files_are_refused(model: Path) -> None:
 def test_a_head_wider_than_any_is_refused_before_it_is_loaded(kind: str) -> None:
     network = NetworkPlan(MLP, (1, 8, 8)).rivals(Seed(0))
     width = network.direct_widths[kind]
-    fitting = task_file.expected(network, 3, width)
+    fitting = task_file.expected(network, 3, width) | task_file.statistics(network, 3, ())
     assert task_file.misfit(fitting, network, 3) == ""
     for other in (0, -1, 63, width + 1, 2**40):
         found = {**fitting, "direct.weight": ("F32", (3, other, 1))}

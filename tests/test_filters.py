@@ -186,3 +186,19 @@ def test_a_model_of_rivals_0_1_is_named_by_pixels_as_before(tmp_path: Path) -> N
     learn(rivals.Model(tmp_path / "new"), 2, network="mlp", size=8, grey=True)
     with pytest.raises(RivalsError, match="named by their pixels"):
         rivals.Model(old).join(tmp_path / "new", tmp_path / "both")
+
+
+def test_a_class_without_pictures_is_never_named() -> None:
+    """A stream may have one; all answers stay finite."""
+    method = make(network=NETWORK, shape=(3, SIDE, SIDE), epochs=1)
+    first, second = task_of(0), task_of(1)
+    classes = (*second.classes, "c")
+    teach(method, first)
+    teach(method, Task("t1", classes, second.train, second.validation, second.preprocessing))
+    images = torch.cat([second.validation.images, torch.full((2, 3, SIDE, SIDE), 99).byte()])
+    prediction = method.predict(images, None)
+    assert prediction.joint is not None
+    assert torch.isfinite(prediction.joint).all()
+    scores = method.predictor().namer.named(method.predictor().group()(images)[-1].features)
+    assert scores[:, 4].max() == 0
+    assert (prediction.task[:-2] == 1).float().mean() > 0.9

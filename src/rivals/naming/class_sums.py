@@ -35,12 +35,12 @@ class ClassSums:
 
     @classmethod
     def of(cls, features: Array, labels: Array, classes: int) -> ClassSums:
-        """Of features (n, d) with labels (n,); every class occurs at least once."""
+        """Of features (n, d) with labels (n,); the mean of a class without pictures is 0."""
         rows = features.astype(np.float64)
         counts = np.bincount(labels, minlength=classes).astype(np.float64)
         means = np.zeros((classes, rows.shape[1]))
         np.add.at(means, labels, rows)
-        means /= counts[:, None]
+        means /= counts.clip(min=1)[:, None]
         apart = rows - means[labels]
         return cls(means, counts, apart.T @ apart)
 

@@ -20,6 +20,7 @@ from rivals.naming.confidence import joint_temperature, spread_softmax
 from rivals.naming.feature_space import FeatureSpace
 from rivals.naming.task_statistics import TaskStatistics, familiarity_of
 
+NEVER = -1e9  # a score
 LEAST = 1e-30  # probability of a task, so that its logarithm is finite
 
 
@@ -60,6 +61,8 @@ class JointHead:
         near = [
             space.closeness(each.means, metrics[n]) for each, n in zip(sums, metric, strict=True)
         ]
+        none = np.concatenate([each.counts for each in sums]) == 0  # such a class is never named
+        bias = np.where(none, NEVER, bias).astype(np.float32)
         close = tuple(np.concatenate(each).astype(np.float32) for each in zip(*near, strict=True))
         sizes = np.array([len(each.means) for each in sums])
         label = np.concatenate([np.arange(size) for size in sizes])
@@ -68,7 +71,8 @@ class JointHead:
         members[task, label] = np.arange(len(means))
         return cls(
             space, space.centre.astype(np.float32), temperature * weight, temperature * bias,
-            (close[0], close[1]), np.stack(metrics).astype(np.float32), metric,
+            (close[0], np.where(none, np.float32(NEVER), close[1])),
+            np.stack(metrics).astype(np.float32), metric,
             np.stack([each.levels for each in statistics]),
             np.stack([each.usual for each in statistics]), task, label, members,
         )  # fmt: skip

@@ -45,7 +45,7 @@ class TaskStatistics:
     def of(
         cls, features: Array, labels: Array, classes: int, space: FeatureSpace
     ) -> TaskStatistics:
-        """Of features (n, d) with labels (n,); every class occurs at least once."""
+        """Of features (n, d) with labels (n,); a class without pictures is never named."""
         rows = space.rows(features)
         sums = ClassSums.of(rows, labels, classes)
         if space.within.ndim == 1 or sums.freedom < rows.shape[1]:
@@ -187,6 +187,7 @@ def _left_out(
         precision = space.precision(learned)
         weight, bias = space.closeness(learned.means, precision)
         close = apart[held] @ weight.T + bias
+        close[:, learned.counts == 0] = -np.inf
         measures[held], scores[held] = (
             space.measures(apart[held], close.max(1), precision),
             close / 2,
