@@ -1,4 +1,4 @@
-"""What `infer=judge` gains, measured on validation images that it does not keep.
+"""What `naming.rule=judge` gains, measured on validation images that it does not keep.
 
     python benchmarks/judge.py                        five benchmarks; needs $RIVALS_DATA
     python benchmarks/judge.py cifar100 --seeds 0 1   one of them, mean of two seeds
@@ -36,7 +36,8 @@ TIMED = 40  # images at once
 def learned(benchmark, seed, runs):
     """TWTA after all tasks, its test images out of reach."""
     folder = runs / f"{benchmark}-{seed}"
-    held = {"validation_share": 0.2, "compete": 0.2}  # as it was when the rule was chosen
+    held = {"validation_share": 0.2, "competition.share": 0.2}  # as it was when the rule was chosen
+    held["naming.rule"] = "pixels+confidence"
     settings = resolve(benchmark, "twta", PRESETS[benchmark], seed, held)
     run = prepare(settings, folder, resume=folder.exists(), on="validation")
     run.go()

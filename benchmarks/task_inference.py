@@ -44,7 +44,8 @@ def learned(benchmark: str, seed: int, runs: Path) -> Run:
     changes = dict(BENCHMARKS[benchmark])
     preset = changes.pop("preset", "default")
     folder = runs / f"{benchmark}-{seed}"
-    changes["compete"] = 0.2  # as it was when the rule was chosen
+    changes["competition.share"] = 0.2  # as it was when the rule was chosen
+    changes["naming.rule"] = "pixels+confidence"  # then only tickets run together
     settings = resolve(benchmark, "twta", preset, seed, changes)
     run = prepare(settings, folder, resume=folder.exists())
     run.go()

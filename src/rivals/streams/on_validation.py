@@ -14,7 +14,7 @@ NOTE = "measured on validation images"
 class OnValidation(Stream):
     """A stream whose tasks are tested on their validation examples.
 
-    A method that learns from validation images (infer=judge keeps some) looks too good here.
+    A method that learns from validation images (a judge keeps some) looks too good here.
     """
 
     def __init__(self, stream: Stream) -> None:
